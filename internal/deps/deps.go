@@ -1,0 +1,30 @@
+// Package deps pins modules while the tree is being built.
+package deps
+
+import (
+	_ "github.com/cenkalti/backoff/v5"
+	_ "github.com/dgraph-io/badger/v4"
+	_ "github.com/google/go-cmp/cmp"
+	_ "github.com/gowebpki/jcs"
+	_ "github.com/ipfs/go-cid"
+	_ "github.com/libp2p/go-libp2p"
+	_ "github.com/libp2p/go-libp2p-pubsub"
+	_ "github.com/multiformats/go-multiaddr"
+	_ "github.com/multiformats/go-multibase"
+	_ "github.com/multiformats/go-multihash"
+	_ "github.com/oklog/ulid/v2"
+	_ "github.com/pelletier/go-toml/v2"
+	_ "github.com/prometheus/client_golang/prometheus"
+	_ "github.com/robfig/cron/v3"
+	_ "github.com/rogpeppe/go-internal/testscript"
+	_ "github.com/rs/xid"
+	_ "github.com/santhosh-tekuri/jsonschema/v6"
+	_ "github.com/spf13/cobra"
+	_ "github.com/transparency-dev/merkle"
+	_ "github.com/transparency-dev/merkle/compact"
+	_ "github.com/transparency-dev/merkle/proof"
+	_ "golang.org/x/crypto/hkdf"
+	_ "golang.org/x/sync/errgroup"
+	_ "golang.org/x/time/rate"
+	_ "pgregory.net/rapid"
+)
