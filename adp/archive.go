@@ -83,15 +83,18 @@ type Manifest struct {
 	Extra       map[string]json.RawMessage // beside merkle and the CIDs
 }
 
-// line is line 1 of archive.jsonl: the manifest less what speaks of that file.
+// members are those of line 1 of archive.jsonl: the manifest less what speaks
+// of that file.
 func (m Manifest) members() map[string]any {
-	extra := map[string]any{
-		"merkle":     map[string]any{"tree": "rfc6962-sha256", "size": m.Summary.Count},
-		"events_cid": m.Summary.EventsCID(),
-	}
+	extra := make(map[string]any, len(m.Extra)+4)
 	for k, v := range m.Extra {
 		extra[k] = v
 	}
+	extra["merkle"] = map[string]any{"tree": "rfc6962-sha256", "size": m.Summary.Count}
+	extra["events_cid"] = m.Summary.EventsCID()
+	// these speak of the file that line 1 begins: only JSON says them
+	delete(extra, "bundle_cid")
+	delete(extra, "bundle_bytes")
 	packs := m.Packs
 	if packs == nil {
 		packs = []json.RawMessage{}

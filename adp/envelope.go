@@ -57,8 +57,7 @@ func ParseEnvelope(v Value) (*Envelope, error) {
 	if _, err := DecodeSignature(e.Signature); err != nil {
 		return nil, Errorf(InvalidEvent, "signature must be the 86 unpadded base64url characters of 64 bytes")
 	}
-	e.read()
-	actor := e.event.Get("actor")
+	actor := e.read()
 	if actor.Kind() != String {
 		return nil, Errorf(InvalidEvent, "event.actor must be an Agent ID")
 	}
@@ -68,21 +67,29 @@ func ParseEnvelope(v Value) (*Envelope, error) {
 	return e, nil
 }
 
-// read takes the members of the event and remembers what is wrong with them.
-func (e *Envelope) read() {
+// read takes the members of the event and remembers what is wrong with them. It
+// returns the actor as it stands.
+func (e *Envelope) read() (actor Value) {
 	bad := func(format string, args ...any) {
 		if e.shape == nil {
 			e.shape = Errorf(InvalidEvent, format, args...)
 		}
 	}
-	var seen int
-	for name, m := range e.event.Members() {
-		switch name {
+	d, at, roomMembers := e.event.d, e.event.i+1, false
+	for range e.event.Len() {
+		name, m := d.text(at), Value{d, at + 1}
+		at = d.nodes[at+1].next
+		switch string(name) {
 		case "protocol":
-			e.Protocol = m.Text()
+			if m.Is(Protocol) {
+				e.Protocol = Protocol
+			} else {
+				e.Protocol = m.Text()
+			}
 		case "type":
 			e.Type = m.Text()
 		case "actor":
+			actor = m
 		case "created_at":
 			if t, ok := m.Int(); ok && t >= 0 {
 				e.CreatedAt = t
@@ -93,20 +100,17 @@ func (e *Envelope) read() {
 			}
 		case "payload":
 			e.Payload = m
-		case "room_id", "base_seq", "base_hash", "mentions":
-			seen++
-			switch name {
-			case "room_id":
-				e.RoomID = m.Text()
-			case "base_seq":
-				if n, ok := m.Int(); ok && n >= 1 {
-					e.BaseSeq = n
-				}
-			case "base_hash":
-				e.BaseHash = m.Text()
-			case "mentions":
-				e.Mentions = m
+		case "room_id":
+			e.RoomID, roomMembers = m.Text(), true
+		case "base_seq":
+			if n, ok := m.Int(); ok && n >= 1 {
+				e.BaseSeq = n
 			}
+			roomMembers = true
+		case "base_hash":
+			e.BaseHash, roomMembers = m.Text(), true
+		case "mentions":
+			e.Mentions, roomMembers = m, true
 		default:
 			bad("event has a member %.60q that its protocol does not define", name)
 		}
@@ -122,12 +126,13 @@ func (e *Envelope) read() {
 		bad("event.nonce must be an integer from 1 to 2^53-1")
 	case e.Payload.Kind() != Object:
 		bad("event.payload must be an object")
-	case e.Protocol != Protocol && seen > 0:
+	case e.Protocol != Protocol && roomMembers:
 		bad("only events of %s carry room_id, base_seq, base_hash and mentions", Protocol)
 	}
 	if e.Protocol == Protocol && e.shape == nil {
 		e.shape = e.roomShape()
 	}
+	return actor
 }
 
 // roomShape keeps ADP §6: what a room event carries at the top level.
@@ -153,7 +158,7 @@ func (e *Envelope) roomShape() error {
 		return Errorf(InvalidEvent, "event.mentions must be an array of Agent IDs")
 	}
 	for m := range e.Mentions.Elements() {
-		if !IsAgentID(m.Text()) {
+		if m.Kind() != String || !isAgentID(m.d.text(m.i)) {
 			return Errorf(InvalidEvent, "event.mentions holds something that is no Agent ID")
 		}
 	}
@@ -168,7 +173,7 @@ func (e *Envelope) CheckShape() error { return e.shape }
 // CheckHash recomputes the event hash: SHA3-256 over the canonical event.
 func (e *Envelope) CheckHash() error {
 	sum := sha3.Sum256(e.event.Raw())
-	if Encode(sum[:]) != e.Hash {
+	if claimed, err := DecodeHash(e.Hash); err != nil || claimed != sum {
 		return Errorf(InvalidEventHash, "hash is not base64url(SHA3-256(JCS(event)))")
 	}
 	return nil

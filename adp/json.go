@@ -1,12 +1,10 @@
 package adp
 
 import (
+	"encoding/binary"
 	"fmt"
 	"math"
-	"strconv"
 	"unicode/utf8"
-
-	"github.com/gowebpki/jcs"
 )
 
 // MaxDepth is the deepest nesting of a signed text (Identity, JSON).
@@ -76,7 +74,7 @@ func ScanDepth(b []byte, depth int) (Value, error) {
 	if len(b) > math.MaxUint32-1 {
 		return Value{}, &SyntaxError{0, "longer than 4 GiB"}
 	}
-	s := scanner{src: b, nodes: make([]node, 0, 16+len(b)/24), depth: depth}
+	s := &scanner{doc: doc{b, make([]node, 0, 16+len(b)/24)}, depth: depth}
 	s.space()
 	if _, err := s.value(); err != nil {
 		return Value{}, err
@@ -85,14 +83,13 @@ func ScanDepth(b []byte, depth int) (Value, error) {
 	if s.pos != len(b) {
 		return Value{}, s.fail("something follows the value")
 	}
-	return Value{&doc{b, s.nodes}, 0}, nil
+	return Value{&s.doc, 0}, nil
 }
 
 type scanner struct {
-	src   []byte
+	doc
 	pos   int
 	depth int
-	nodes []node
 }
 
 func (s *scanner) fail(reason string) error { return &SyntaxError{s.pos, reason} }
@@ -240,7 +237,7 @@ func (s *scanner) object() (canonical bool, count uint32, err error) {
 		}
 		canonical = canonical && ok
 		// strictly ascending names prove order and uniqueness at once
-		if ascending && last >= 0 && s.compareNames(last, name) >= 0 {
+		if ascending && last >= 0 && compareUTF16(s.text(uint32(last)), s.text(uint32(name))) >= 0 {
 			ascending = false
 		}
 		last = name
@@ -284,25 +281,23 @@ func (s *scanner) object() (canonical bool, count uint32, err error) {
 	return canonical, count, nil
 }
 
-// name is the decoded text of a name node, without a copy when it has no
+// text is the decoded text of a string node, without a copy when it has no
 // escape.
-func (s *scanner) name(i int) []byte {
-	n := &s.nodes[i]
-	inner := s.src[n.start+1 : n.end-1]
+func (d *doc) text(i uint32) []byte {
+	n := &d.nodes[i]
+	inner := d.src[n.start+1 : n.end-1]
 	if n.flags&flagEscaped == 0 {
 		return inner
 	}
 	return unescape(inner)
 }
 
-func (s *scanner) compareNames(i, j int) int { return compareUTF16(s.name(i), s.name(j)) }
-
 // unique refuses an object that names a member twice.
 func (s *scanner) unique(first, count int) error {
 	if count <= 16 {
 		var names [16][]byte
 		for k, i := 0, first; k < count; k++ {
-			names[k] = s.name(i)
+			names[k] = s.text(uint32(i))
 			for _, other := range names[:k] {
 				if string(other) == string(names[k]) {
 					return s.duplicate(names[k])
@@ -314,7 +309,7 @@ func (s *scanner) unique(first, count int) error {
 	}
 	seen := make(map[string]struct{}, count)
 	for k, i := 0, first; k < count; k++ {
-		name := s.name(i)
+		name := s.text(uint32(i))
 		if _, dup := seen[string(name)]; dup {
 			return s.duplicate(name)
 		}
@@ -331,34 +326,15 @@ func (s *scanner) duplicate(name []byte) error {
 	return s.fail(fmt.Sprintf("the member %q stands twice in one object", name))
 }
 
-// compareUTF16 orders valid UTF-8 by UTF-16 code units (RFC 8785 §3.2.3). The
-// order of bytes is the same except that U+E000…U+FFFF stand behind the
-// surrogates that write the supplementary planes.
-func compareUTF16(a, b []byte) int {
-	i := 0
-	for i < len(a) && i < len(b) && a[i] == b[i] {
-		i++
-	}
-	if i == len(a) || i == len(b) {
-		return len(a) - len(b)
-	}
-	x, y := a[i], b[i]
-	// the first differing byte is a lead byte, or inside characters of equal lead
-	if x >= 0xee && y >= 0xee && (x >= 0xf0) != (y >= 0xf0) {
-		if x >= 0xf0 {
-			return -1
-		}
-		return 1
-	}
-	return int(x) - int(y)
-}
-
 // str scans a string; s.pos is at its opening quote.
 func (s *scanner) str() (canonical, escaped bool, err error) {
 	canonical = true
 	src := s.src
 	i := s.pos + 1
 	for {
+		for i+8 <= len(src) && plainWord(binary.LittleEndian.Uint64(src[i:])) {
+			i += 8
+		}
 		for i < len(src) && plainByte[src[i]] {
 			i++
 		}
@@ -400,6 +376,14 @@ var plainByte = func() (t [256]bool) {
 	}
 	return t
 }()
+
+// plainWord tells whether all eight bytes are plain. It may call a plain word
+// not plain, never the reverse: a borrow only spreads from a byte that is not.
+func plainWord(w uint64) bool {
+	const ones, highs = 0x0101010101010101, 0x8080808080808080
+	quote, backslash := w^ones*'"', w^ones*'\\'
+	return (w|(w-ones*0x20)|(quote-ones)|(backslash-ones))&highs == 0
+}
 
 // escape reads one escape sequence (or a surrogate pair of two) at the start of
 // b: its length, and whether JCS would write it so.
@@ -495,68 +479,4 @@ func unescape(b []byte) []byte {
 		i += 2
 	}
 	return out
-}
-
-// number scans a number; s.pos is at its first byte.
-func (s *scanner) number() (canonical bool, err error) {
-	src, from := s.src, s.pos
-	i := from
-	if src[i] == '-' {
-		i++
-	}
-	first := i
-	for i < len(src) && src[i] >= '0' && src[i] <= '9' {
-		i++
-	}
-	digits := i - first
-	if digits == 0 || digits > 1 && src[first] == '0' {
-		s.pos = i
-		return false, s.fail("a number has digits, and no leading zero")
-	}
-	whole := true
-	if i < len(src) && src[i] == '.' {
-		whole = false
-		at := i + 1
-		for i = at; i < len(src) && src[i] >= '0' && src[i] <= '9'; {
-			i++
-		}
-		if i == at {
-			s.pos = i
-			return false, s.fail("digits should follow the point")
-		}
-	}
-	if i < len(src) && (src[i] == 'e' || src[i] == 'E') {
-		whole = false
-		if i++; i < len(src) && (src[i] == '+' || src[i] == '-') {
-			i++
-		}
-		at := i
-		for i < len(src) && src[i] >= '0' && src[i] <= '9' {
-			i++
-		}
-		if i == at {
-			s.pos = i
-			return false, s.fail("digits should follow the exponent")
-		}
-	}
-	s.pos = i
-	text := src[from:i]
-	if whole && digits <= 15 {
-		return !(text[0] == '-' && text[1] == '0'), nil
-	}
-	f, err := strconv.ParseFloat(string(text), 64)
-	if err != nil {
-		s.pos = from
-		return false, s.fail("a number that no double holds")
-	}
-	if math.Abs(f) > MaxInt && math.Trunc(f) == f {
-		s.pos = from
-		return false, s.fail("an integer outside ±(2^53-1)")
-	}
-	want, err := jcs.NumberToJSON(f)
-	if err != nil {
-		s.pos = from
-		return false, s.fail("a number that no double holds")
-	}
-	return want == string(text), nil
 }

@@ -76,7 +76,7 @@ func ParseRecord(v Value) (*Record, error) {
 	if err := r.Envelope.CheckHash(); err != nil {
 		return nil, err
 	}
-	if r.computeHash() != r.Hash {
+	if claimed, err := DecodeHash(r.Hash); err != nil || claimed != r.computeHash() {
 		return nil, Errorf(InvalidEventHash, "the record hash does not match room_id, seq, pre_hash, envelope hash and received_at")
 	}
 	// the signed room_id binds an event to one room; in another it is a forgery
@@ -89,7 +89,8 @@ func ParseRecord(v Value) (*Record, error) {
 // NewRecord accepts an envelope at a place in a chain. preHash is "" at seq 1.
 func NewRecord(e *Envelope, roomID string, seq int64, preHash string, receivedAt int64) *Record {
 	r := &Record{RoomID: roomID, Seq: seq, PreHash: preHash, ReceivedAt: receivedAt, Envelope: e}
-	r.Hash = r.computeHash()
+	hash := r.computeHash()
+	r.Hash = Encode(hash[:])
 	b := make([]byte, 0, len(e.JSON())+256)
 	b = append(b, `{"envelope":`...)
 	b = append(b, e.JSON()...)
@@ -116,9 +117,9 @@ func appendHashOrNull(b []byte, hash string) []byte {
 	return append(b, '"')
 }
 
-// computeHash is base64url(SHA3-256(JCS(record_hash_payload))) of ADP §15. No
+// computeHash is SHA3-256(JCS(record_hash_payload)) of ADP §15. No
 // member can hold a character that JCS escapes.
-func (r *Record) computeHash() string {
+func (r *Record) computeHash() [32]byte {
 	var buf [384]byte
 	b := append(buf[:0], `{"envelope_hash":"`...)
 	b = append(b, r.Envelope.Hash...)
@@ -131,8 +132,7 @@ func (r *Record) computeHash() string {
 	b = append(b, `","seq":`...)
 	b = strconv.AppendInt(b, r.Seq, 10)
 	b = append(b, '}')
-	sum := sha3.Sum256(b)
-	return Encode(sum[:])
+	return sha3.Sum256(b)
 }
 
 // CheckSignature verifies the signature of the envelope.

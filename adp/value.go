@@ -3,11 +3,8 @@ package adp
 import (
 	"bytes"
 	"encoding/json"
-	"fmt"
 	"iter"
 	"strconv"
-
-	"github.com/gowebpki/jcs"
 )
 
 // Value is a view of one value in a scanned text. The zero Value is Absent; its
@@ -42,37 +39,12 @@ func (v Value) Raw() []byte {
 // IsCanonical tells whether Raw is the JCS form of the value.
 func (v Value) IsCanonical() bool { return v.d != nil && v.node().flags&flagCanonical != 0 }
 
-// Canonical is the value in its JCS form (RFC 8785): itself when it already
-// is, else a new text, scanned again, so that what is hashed is what is read.
-func (v Value) Canonical() (Value, error) {
-	if v.d == nil || v.IsCanonical() {
-		return v, nil
-	}
-	b, err := jcs.Transform(v.Raw())
-	if err != nil {
-		return Value{}, fmt.Errorf("canonical form: %w", err)
-	}
-	c, err := ScanDepth(b, 1<<16) // the depth was judged when v was scanned
-	if err != nil {
-		return Value{}, fmt.Errorf("canonical form: %w", err)
-	}
-	if !c.IsCanonical() || c.Kind() != v.Kind() {
-		return Value{}, fmt.Errorf("canonical form: two canonicalisers disagree about %.64q", b)
-	}
-	return c, nil
-}
-
 // Str is the decoded text of a string.
 func (v Value) Str() (string, bool) {
 	if v.Kind() != String {
 		return "", false
 	}
-	n := v.node()
-	inner := v.d.src[n.start+1 : n.end-1]
-	if n.flags&flagEscaped != 0 {
-		inner = unescape(inner)
-	}
-	return string(inner), true
+	return string(v.d.text(v.i)), true
 }
 
 // Text is Str, or "" for anything else.
@@ -80,13 +52,7 @@ func (v Value) Text() string { s, _ := v.Str(); return s }
 
 // Is tells whether the value is a string with this text.
 func (v Value) Is(text string) bool {
-	if v.Kind() != String {
-		return false
-	}
-	if n := v.node(); n.flags&flagEscaped == 0 {
-		return string(v.d.src[n.start+1:n.end-1]) == text
-	}
-	return v.Text() == text
+	return v.Kind() == String && string(v.d.text(v.i)) == text
 }
 
 // Float is the double of a number.
@@ -94,7 +60,7 @@ func (v Value) Float() (float64, bool) {
 	if v.Kind() != Number {
 		return 0, false
 	}
-	f, err := strconv.ParseFloat(string(v.Raw()), 64)
+	f, err := parseDouble(v.Raw())
 	return f, err == nil
 }
 
@@ -136,7 +102,7 @@ func (v Value) Get(name string) Value {
 	}
 	i := v.i + 1
 	for range v.Len() {
-		if (Value{v.d, i}).Is(name) {
+		if string(v.d.text(i)) == name {
 			return Value{v.d, i + 1}
 		}
 		i = v.d.nodes[i+1].next
@@ -211,7 +177,7 @@ func (v Value) MarshalJSON() ([]byte, error) {
 	return v.Raw(), nil
 }
 
-// Encode writes a Go value as canonical JSON and scans it. It is for what we
+// EncodeValue writes a Go value as canonical JSON and scans it. It is for what we
 // say ourselves; what others said is scanned as they wrote it.
 func EncodeValue(x any) (Value, error) {
 	var buf bytes.Buffer
@@ -225,32 +191,4 @@ func EncodeValue(x any) (Value, error) {
 		return Value{}, err
 	}
 	return v.Canonical()
-}
-
-// AppendString appends s as a canonical JSON string. s must be valid UTF-8;
-// invalid bytes are written as U+FFFD.
-func AppendString(b []byte, s string) []byte {
-	const hex = "0123456789abcdef"
-	b = append(b, '"')
-	for _, r := range s {
-		switch {
-		case r == '"' || r == '\\':
-			b = append(b, '\\', byte(r))
-		case r == '\b':
-			b = append(b, '\\', 'b')
-		case r == '\f':
-			b = append(b, '\\', 'f')
-		case r == '\n':
-			b = append(b, '\\', 'n')
-		case r == '\r':
-			b = append(b, '\\', 'r')
-		case r == '\t':
-			b = append(b, '\\', 't')
-		case r < 0x20:
-			b = append(b, '\\', 'u', '0', '0', hex[r>>4], hex[r&15])
-		default:
-			b = append(b, string(r)...)
-		}
-	}
-	return append(b, '"')
 }
