@@ -1,0 +1,108 @@
+package room
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/witan-adp/witan/adp"
+	"github.com/witan-adp/witan/adp/types"
+)
+
+// MemoryChain is a Chain in memory, for verifying a file or an archive.
+type MemoryChain struct {
+	hashes []string
+	seqs   map[string]int64
+}
+
+// Add takes the next record.
+func (m *MemoryChain) Add(r *adp.Record) {
+	if m.seqs == nil {
+		m.seqs = map[string]int64{}
+	}
+	m.hashes = append(m.hashes, r.Hash)
+	if _, ok := m.seqs[r.Envelope.Hash]; !ok {
+		m.seqs[r.Envelope.Hash] = r.Seq
+	}
+}
+
+// HashAt implements Chain.
+func (m *MemoryChain) HashAt(seq int64) (string, bool) {
+	if seq < 1 || seq > int64(len(m.hashes)) {
+		return "", false
+	}
+	return m.hashes[seq-1], true
+}
+
+// SeqOf implements Chain.
+func (m *MemoryChain) SeqOf(h string) (int64, bool) { s, ok := m.seqs[h]; return s, ok }
+
+// Finding is one record that was not plainly allowed.
+type Finding struct {
+	Seq     int64    `json:"seq"`
+	Outcome Outcome  `json:"outcome"`
+	Rule    adp.Code `json:"rule,omitempty"`
+	Reason  string   `json:"reason"`
+}
+
+// Verifier replays the records of one room in order: link, rules, digests. The
+// signature of a record is checked before Add, on as many cores as there are.
+type Verifier struct {
+	State  *State
+	Digest adp.Digest
+	Counts map[Outcome]int64
+
+	chain MemoryChain
+	packs map[string]*types.Pack
+	found []Finding
+}
+
+// maxFindings bounds what a hostile archive can make us remember.
+const maxFindings = 1000
+
+// NewVerifier starts before the first record. packs are the external pack
+// documents at hand, by digest.
+func NewVerifier(roomID string, packs map[string]*types.Pack) *Verifier {
+	return &Verifier{State: New(roomID), Counts: map[Outcome]int64{}, packs: packs}
+}
+
+// Add takes the next record, whose signature has been checked. An error means
+// that the chain is broken here; the record was not taken.
+func (v *Verifier) Add(r *adp.Record) error {
+	s := v.State
+	if err := r.Follows(s.RoomID, s.Last.Seq, s.Last.Hash); err != nil {
+		return fmt.Errorf("seq %d: %w", s.Last.Seq+1, err)
+	}
+	verdict, change, err := s.Judge(r, Context{Chain: &v.chain, Packs: v.packs})
+	if err == nil {
+		err = s.Advance(r, change)
+	}
+	if err != nil {
+		return fmt.Errorf("seq %d: %w", r.Seq, err)
+	}
+	v.chain.Add(r)
+	v.Digest.Add(r)
+	v.Counts[verdict.Outcome]++
+	if verdict.Outcome != Allowed && len(v.found) < maxFindings {
+		v.found = append(v.found, Finding{r.Seq, verdict.Outcome, verdict.Rule, verdict.Reason})
+	}
+	return nil
+}
+
+// Findings lists the records that were not plainly allowed, at most the first
+// thousand; Counts counts all of them.
+func (v *Verifier) Findings() []Finding { return v.found }
+
+// Rules counts the violations among the findings by rule.
+func (v *Verifier) Rules() map[adp.Code]int {
+	m := map[adp.Code]int{}
+	for _, f := range v.found {
+		if f.Outcome == Violation {
+			m[f.Rule]++
+		}
+	}
+	return m
+}
+
+// RuleNames lists the rules that were violated, sorted.
+func (v *Verifier) RuleNames() []adp.Code { return slices.Sorted(maps.Keys(v.Rules())) }

@@ -1,0 +1,191 @@
+package replica
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/witan-adp/witan/adp"
+	"github.com/witan-adp/witan/adp/room"
+	"github.com/witan-adp/witan/adp/types"
+	"github.com/witan-adp/witan/internal/store"
+)
+
+// The parts of an archive in the store.
+const (
+	partManifest = "manifest"
+	partLine1    = "line1"
+)
+
+// Summary recomputes from the stored records what the room amounts to. Every
+// hash is checked again on the way.
+func (r *Replica) Summary(ctx context.Context) (adp.Summary, error) {
+	var d adp.Digest
+	err := r.Scan(0, r.Row().Seq, func(_ int64, raw []byte) error {
+		rec, err := parseStored(append([]byte(nil), raw...))
+		if err == nil {
+			d.Add(rec)
+			err = ctx.Err()
+		}
+		return err
+	})
+	return d.Summary(), err
+}
+
+// ErrNotEnded: a room that may still grow has no archive.
+var ErrNotEnded = errors.New("the room has not ended")
+
+// ErrMismatch: a host's manifest does not fit the records.
+var ErrMismatch = errors.New("the archive does not fit the records")
+
+// MakeArchive makes and stores the archive of an ended room, once; a second
+// call gives the same one. url is the canonical room URL, at is generated_at.
+func (r *Replica) MakeArchive(ctx context.Context, url string, now, at int64) (manifest []byte, err error) {
+	if m, ok, err := r.Manifest(); ok || err != nil {
+		return m, err
+	}
+	sum, err := r.Summary(ctx)
+	if err != nil {
+		return nil, err
+	}
+	m := adp.Manifest{Host: authority(r.Origin), URL: url, GeneratedAt: at, Summary: sum, Extra: map[string]json.RawMessage{}}
+	var ended bool
+	var external []types.PackRef
+	err = r.View(ctx, func(s *room.State) {
+		ended = s.StatusAt(now) == room.Ended && s.Last.Seq == sum.Count
+		m.Room = s.Resource(url, now)
+		for _, id := range s.Registered {
+			if p, ok := types.RegisteredPack(id); ok {
+				m.Packs = append(m.Packs, p.Document())
+			}
+		}
+		external = s.External
+	})
+	if err != nil {
+		return nil, err
+	}
+	if !ended {
+		return nil, ErrNotEnded
+	}
+	// a document in JSON cannot prove its digest, which is over raw bytes
+	var sources []map[string]string
+	for _, ref := range external {
+		p, ok := r.set.Pack(ref.Digest)
+		raw, ok2 := r.set.PackSource(ref.Digest)
+		if ok && ok2 {
+			m.Packs = append(m.Packs, p.Document())
+			sources = append(sources, map[string]string{"pack": ref.URI, "digest": ref.Digest, "raw": adp.Encode(raw)})
+		}
+	}
+	if sources != nil {
+		if m.Extra["pack_sources"], err = json.Marshal(sources); err != nil {
+			return nil, err
+		}
+	}
+	line1, err := m.Line1()
+	if err != nil {
+		return nil, err
+	}
+	bundle, err := r.bundle(ctx, line1)
+	if err != nil {
+		return nil, err
+	}
+	if manifest, err = m.JSON(bundle); err != nil {
+		return nil, err
+	}
+	return manifest, r.keepArchive(manifest, line1)
+}
+
+// AdoptArchive keeps the archive as the origin made it, after recomputing all
+// that its manifest says; ErrMismatch tells what differs.
+func (r *Replica) AdoptArchive(ctx context.Context, c *adp.Claim) error {
+	sum, err := r.Summary(ctx)
+	if err != nil {
+		return err
+	}
+	if err := c.Check(sum); err != nil {
+		return fmt.Errorf("%w: %w", ErrMismatch, err)
+	}
+	line1, err := c.Line1()
+	if err != nil {
+		return err
+	}
+	bundle, err := r.bundle(ctx, line1)
+	if err != nil {
+		return err
+	}
+	if bundle.CID() != c.BundleCID || bundle.Bytes != c.BundleBytes {
+		return fmt.Errorf("%w: bundle_cid or bundle_bytes is not that of archive.jsonl", ErrMismatch)
+	}
+	return r.keepArchive(c.JSON(), line1)
+}
+
+func (r *Replica) bundle(ctx context.Context, line1 []byte) (*adp.Bundle, error) {
+	b := adp.NewBundle(line1)
+	err := r.Scan(0, r.Row().Seq, func(_ int64, raw []byte) error {
+		b.Add(raw)
+		return ctx.Err()
+	})
+	return b, err
+}
+
+func (r *Replica) keepArchive(manifest, line1 []byte) error {
+	var b store.Batch
+	b.Expect(store.Archive(r.ID, partManifest), nil) // made once
+	b.Put(store.Archive(r.ID, partManifest), manifest)
+	b.Put(store.Archive(r.ID, partLine1), line1)
+	done := make(chan error, 1)
+	err := r.Take(func(t *Turn) error {
+		t.Row().Archived = true
+		return t.Save(&b, func(err error) { done <- err })
+	})
+	if err != nil {
+		return err
+	}
+	return <-done
+}
+
+// Manifest is the stored manifest, if the archive has been made.
+func (r *Replica) Manifest() ([]byte, bool, error) {
+	return r.set.st.Get(store.Archive(r.ID, partManifest))
+}
+
+// WriteBundle streams archive.jsonl: line 1, then one record a line.
+func (r *Replica) WriteBundle(w io.Writer) error {
+	line1, ok, err := r.set.st.Get(store.Archive(r.ID, partLine1))
+	if err != nil {
+		return err
+	}
+	if !ok {
+		return ErrNotEnded
+	}
+	if _, err := w.Write(append(line1, '\n')); err != nil {
+		return err
+	}
+	// page by page: no snapshot of the store is held while a slow reader reads
+	for after := int64(0); ; {
+		recs, err := r.Read(after, 1000, 1<<20)
+		if err != nil || len(recs) == 0 {
+			return err
+		}
+		buf := make([]byte, 0, 1<<20)
+		for _, rec := range recs {
+			buf = append(append(buf, rec...), '\n')
+		}
+		if _, err := w.Write(buf); err != nil {
+			return err
+		}
+		after += int64(len(recs))
+	}
+}
+
+func authority(origin string) string {
+	for i := 0; i+3 <= len(origin); i++ {
+		if origin[i:i+3] == "://" {
+			return origin[i+3:]
+		}
+	}
+	return origin
+}

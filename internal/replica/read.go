@@ -1,0 +1,236 @@
+package replica
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+
+	"github.com/witan-adp/witan/adp"
+	"github.com/witan-adp/witan/internal/store"
+)
+
+// ringBytes bounds the recent records that a replica keeps in memory.
+const ringBytes = 256 << 10
+
+// ring holds the newest records without a gap.
+type ring struct {
+	first   int64 // seq of items[0]
+	items   [][]byte
+	bytes   int
+	dropped int // items before this one are gone
+}
+
+func (g *ring) add(seq int64, rec []byte) {
+	if n := int64(len(g.items)); n == 0 || g.first+n != seq {
+		g.first, g.items, g.bytes, g.dropped = seq, nil, 0, 0
+	}
+	g.items = append(g.items, rec)
+	g.bytes += len(rec)
+	for g.bytes > ringBytes && g.dropped < len(g.items)-1 {
+		g.bytes -= len(g.items[g.dropped])
+		g.items[g.dropped] = nil
+		g.dropped++
+	}
+	if g.dropped > 64 && g.dropped > len(g.items)/2 {
+		g.items = append([][]byte(nil), g.items[g.dropped:]...)
+		g.first, g.dropped = g.first+int64(g.dropped), 0
+	}
+}
+
+// after gives the records behind a seq, when the ring has all of them.
+func (g *ring) after(seq int64, limit, maxBytes int) ([][]byte, bool) {
+	from := seq + 1 - g.first
+	if len(g.items) == 0 || from < int64(g.dropped) || from > int64(len(g.items)) {
+		return nil, false
+	}
+	part := g.items[from:]
+	if len(part) > limit {
+		part = part[:limit]
+	}
+	total := 0
+	for i, rec := range part {
+		if total += len(rec); total > maxBytes && i > 0 {
+			return part[:i:i], true
+		}
+	}
+	return part[:len(part):len(part)], true
+}
+
+// Read gives committed records behind a seq, in order, at most limit of them
+// and about maxBytes (one at least). The bytes are the canonical records and
+// not to be changed.
+func (r *Replica) Read(after int64, limit, maxBytes int) ([][]byte, error) {
+	r.moved.Lock()
+	last := r.committed.Seq
+	if after >= last {
+		r.moved.Unlock()
+		return nil, nil
+	}
+	recs, ok := r.ring.after(after, limit, maxBytes)
+	r.moved.Unlock()
+	if ok {
+		return recs, nil
+	}
+	total := 0
+	err := r.scan(after, last, func(_ int64, raw []byte) error {
+		if total += len(raw); len(recs) == limit || total > maxBytes && len(recs) > 0 {
+			return errStop
+		}
+		recs = append(recs, append([]byte(nil), raw...))
+		return nil
+	})
+	return recs, err
+}
+
+// Record is one committed record.
+func (r *Replica) Record(seq int64) ([]byte, bool, error) {
+	recs, err := r.Read(seq-1, 1, 1)
+	if err != nil || len(recs) == 0 {
+		return nil, false, err
+	}
+	return recs[0], true, nil
+}
+
+// Scan gives every committed record behind a seq up to another. raw is valid
+// only in fn.
+func (r *Replica) Scan(after, last int64, fn func(seq int64, raw []byte) error) error {
+	return r.scan(after, min(last, r.Row().Seq), fn)
+}
+
+var errStop = errors.New("enough")
+
+func (r *Replica) scan(after, last int64, fn func(seq int64, raw []byte) error) error {
+	return r.scanKind(store.RecordRange, after, last, fn)
+}
+
+func (r *Replica) scanKind(span func(id uint64, from, to int64) ([]byte, []byte), after, last int64, fn func(seq int64, raw []byte) error) error {
+	if after >= last {
+		return nil
+	}
+	var stop error
+	err := r.set.st.View(func(rd store.Reader) error {
+		from, to := span(r.ID, after+1, last+1)
+		want := after
+		return rd.Scan(from, to, func(_, value []byte) bool {
+			want++
+			stop = fn(want, value)
+			return stop == nil
+		})
+	})
+	if errors.Is(stop, errStop) {
+		stop = nil
+	}
+	return errors.Join(err, stop)
+}
+
+// SeqOf is where an envelope hash was accepted, committed or not.
+func (r *Replica) SeqOf(h string) (int64, bool) {
+	r.turn.Lock()
+	defer r.turn.Unlock()
+	return r.seqOf(h)
+}
+
+// seqOf looks at what is in flight, then at the store. r.turn is held.
+func (r *Replica) seqOf(h string) (int64, bool) {
+	if seq, ok := r.flying[h]; ok {
+		return seq, true
+	}
+	return r.storedSeq(h)
+}
+
+func (r *Replica) storedSeq(h string) (int64, bool) {
+	env, err := adp.DecodeHash(h)
+	if err != nil {
+		return 0, false
+	}
+	raw, ok, err := r.set.st.Get(store.EnvelopeSeq(r.ID, env))
+	if err != nil || !ok {
+		return 0, false
+	}
+	seq, err := strconv.ParseInt(string(raw), 10, 64)
+	return seq, err == nil
+}
+
+// hashAt finds a record hash: in the tail, in a tile. r.turn is held.
+func (r *Replica) hashAt(seq int64) (string, bool) {
+	last := r.row.Seq
+	if seq < 1 || seq > last {
+		return "", false
+	}
+	tileStart := last / tileSize * tileSize
+	if seq > tileStart {
+		return r.tail[seq-tileStart-1], true
+	}
+	h, ok, err := r.tileHash(seq)
+	return h, ok && err == nil
+}
+
+func (r *Replica) tileHash(seq int64) (string, bool, error) {
+	index := (seq - 1) / tileSize
+	t := r.fresh
+	if t.hashes == nil || t.index != index {
+		t = r.cached
+	}
+	if t.hashes == nil || t.index != index {
+		raw, ok, err := r.set.st.Get(store.TreeTile(r.ID, uint64(index)))
+		if err != nil {
+			return "", false, err
+		}
+		if !ok || len(raw) != tileSize*32 { // not full yet
+			return r.recordHash(seq)
+		}
+		t = tile{index, raw}
+		r.cached = t
+	}
+	at := (seq - 1) % tileSize * 32
+	return adp.Encode(t.hashes[at : at+32]), true, nil
+}
+
+// tile is 256 record hashes side by side.
+type tile struct {
+	index  int64
+	hashes []byte
+}
+
+func (r *Replica) recordHash(seq int64) (string, bool, error) {
+	raw, ok, err := r.set.st.Get(store.Record(r.ID, seq))
+	if err != nil || !ok {
+		return "", false, err
+	}
+	rec, err := parseStored(raw)
+	if err != nil {
+		return "", false, fmt.Errorf("seq %d: %w", seq, err)
+	}
+	return rec.Hash, true, nil
+}
+
+func joinHashes(hashes []string) []byte {
+	out := make([]byte, 0, len(hashes)*32)
+	for _, h := range hashes {
+		b, err := adp.DecodeHash(h)
+		if err != nil {
+			panic("replica: a record without a hash: " + err.Error())
+		}
+		out = append(out, b[:]...)
+	}
+	return out
+}
+
+// storedChain looks only at what the store holds before a seq.
+type storedChain struct {
+	r      *Replica
+	before int64
+}
+
+func (c storedChain) HashAt(seq int64) (string, bool) {
+	if seq < 1 || seq >= c.before {
+		return "", false
+	}
+	h, ok, err := c.r.tileHash(seq)
+	return h, ok && err == nil
+}
+
+func (c storedChain) SeqOf(h string) (int64, bool) {
+	seq, ok := c.r.storedSeq(h)
+	return seq, ok && seq < c.before
+}

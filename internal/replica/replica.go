@@ -1,0 +1,426 @@
+package replica
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/witan-adp/witan/adp"
+	"github.com/witan-adp/witan/adp/room"
+	"github.com/witan-adp/witan/internal/store"
+)
+
+// tileSize is the number of record hashes in one stored tile, and how often a
+// snapshot is taken.
+const tileSize = 256
+
+// Replica is one room as one host told it. All methods are safe for concurrent
+// use.
+type Replica struct {
+	ID uint64
+	Key
+	set *Set
+
+	// The turn: everything up to the blank line is what a writer owns. Lock
+	// order: turn, then moved.
+	turn    sync.Mutex
+	row     Row // speculative
+	rowJSON []byte
+	state   *room.State      // speculative; nil while not loaded
+	tree    adp.Tree         // speculative
+	tail    []string         // record hashes since the last full tile
+	fresh   tile             // the tile completed last, which may still be in flight
+	cached  tile             // the tile looked at last
+	flying  map[string]int64 // envelope hashes queued and not yet committed
+	pending atomic.Int64     // commits in flight
+	failed  atomic.Bool      // a commit failed: reload before the next turn
+	losses  atomic.Int64     // commits that failed, ever
+	used    atomic.Int64     // Unix seconds of the last use, for Idle
+
+	moved     sync.Mutex
+	signal    chan struct{} // closed and replaced at each commit
+	committed Row
+	ring      ring
+	epoch     int64 // counts commits that may end somebody's reading
+
+	// SyncedAt is when the origin last said that there is nothing newer, Unix
+	// ms; 0 for our own rooms.
+	SyncedAt atomic.Int64
+}
+
+func newReplica(s *Set, id uint64, row Row, rowJSON []byte) *Replica {
+	return &Replica{ID: id, Key: Key{row.Origin, row.RoomID, row.Genesis}, set: s, row: row, rowJSON: rowJSON, committed: row,
+		flying: map[string]int64{}, signal: make(chan struct{})}
+}
+
+// Row is the committed head row.
+func (r *Replica) Row() Row {
+	r.moved.Lock()
+	defer r.moved.Unlock()
+	return r.committed
+}
+
+// Moved gives the committed seq, the epoch and a channel that is closed when
+// either changes. The signal carries nothing: read what there is.
+func (r *Replica) Moved() (seq, epoch int64, signal <-chan struct{}) {
+	r.moved.Lock()
+	defer r.moved.Unlock()
+	return r.committed.Seq, r.epoch, r.signal
+}
+
+// Wake raises the epoch without a record: time has changed the room.
+func (r *Replica) Wake() {
+	r.moved.Lock()
+	defer r.moved.Unlock()
+	r.epoch++
+	r.broadcast()
+}
+
+func (r *Replica) broadcast() {
+	close(r.signal)
+	r.signal = make(chan struct{})
+}
+
+// ErrLost: a commit failed and what had run ahead of it was dropped.
+var ErrLost = errors.New("the write could not be stored; nothing of it was kept")
+
+// View gives fn the state, loaded, and returns once all that fn saw is
+// committed. fn must not keep the state.
+func (r *Replica) View(ctx context.Context, fn func(*room.State)) error {
+	for range 3 {
+		r.turn.Lock()
+		if err := r.load(); err != nil {
+			r.turn.Unlock()
+			return err
+		}
+		fn(r.state)
+		seq, losses := r.state.Last.Seq, r.losses.Load()
+		r.turn.Unlock()
+		if err := r.settle(ctx, seq, losses); !errors.Is(err, ErrLost) {
+			return err
+		}
+	}
+	return ErrLost
+}
+
+// settle waits until seq is committed; ErrLost when a commit failed since
+// losses was read.
+func (r *Replica) settle(ctx context.Context, seq, losses int64) error {
+	for {
+		at, _, signal := r.Moved()
+		if at >= seq {
+			return nil
+		}
+		if r.losses.Load() != losses {
+			return ErrLost
+		}
+		select {
+		case <-signal:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// Turn is a writer's exclusive hold on a replica.
+type Turn struct {
+	r     *Replica
+	State *room.State
+}
+
+// Take gives fn the turn. No I/O over a network may happen in it.
+func (r *Replica) Take(fn func(*Turn) error) error {
+	r.turn.Lock()
+	defer r.turn.Unlock()
+	if err := r.load(); err != nil {
+		return err
+	}
+	return fn(&Turn{r, r.state})
+}
+
+// HashAt implements room.Chain over what has been appended.
+func (t *Turn) HashAt(seq int64) (string, bool) { return t.r.hashAt(seq) }
+
+// SeqOf implements room.Chain.
+func (t *Turn) SeqOf(h string) (int64, bool) { return t.r.seqOf(h) }
+
+// Row is the head row that the next Append will replace; changes to it go out
+// with that Append, or with Save.
+func (t *Turn) Row() *Row { return &t.r.row }
+
+// Append queues a record that the state machine has judged, with what else
+// changes in the same commit. done is called from the committer, once.
+func (t *Turn) Append(rec *adp.Record, ch *room.Change, extra *store.Batch, done func(error)) error {
+	r := t.r
+	b := extra
+	if b == nil {
+		b = &store.Batch{}
+	}
+	if r.pending.Load() == 0 {
+		clear(r.flying)
+	}
+	if err := r.state.Advance(rec, ch); err != nil {
+		r.failed.Store(true) // half a change is no state: read it again
+		return err
+	}
+	hash := rec.LeafData()
+	r.tree.Append(hash)
+	r.tail = append(r.tail, rec.Hash)
+	env, err := adp.DecodeHash(rec.Envelope.Hash)
+	if err != nil {
+		return err
+	}
+	b.Put(store.Record(r.ID, rec.Seq), rec.JSON())
+	if _, dup := r.seqOf(rec.Envelope.Hash); !dup { // the first place counts
+		b.Put(store.EnvelopeSeq(r.ID, env), []byte(fmt.Sprint(rec.Seq)))
+		r.flying[rec.Envelope.Hash] = rec.Seq
+	}
+	if len(r.tail) == tileSize {
+		r.fresh = tile{rec.Seq/tileSize - 1, joinHashes(r.tail)}
+		b.Put(store.TreeTile(r.ID, uint64(r.fresh.index)), r.fresh.hashes)
+		r.tail = nil
+	}
+	row := &r.row
+	row.Seq, row.Hash, row.At = rec.Seq, rec.Hash, max(row.At, rec.ReceivedAt)
+	row.Bytes += int64(len(rec.JSON()))
+	row.Frontier = slices.Clone(r.tree.Frontier()) // the tree goes on in place
+	// what the log alone does not replay to goes into a snapshot at once
+	if rec.Seq-row.Snapshot >= tileSize || len(ch.External) > 0 || ch.Unresolved || ch.RequestID != "" && ch.Members != nil {
+		snap, err := r.state.Snapshot()
+		if err != nil {
+			r.failed.Store(true)
+			return err
+		}
+		b.Put(store.Snapshot(r.ID), snap)
+		row.Snapshot = rec.Seq
+	}
+	ends := ch.Close || ch.Cancel || ch.Contract != nil
+	for _, m := range ch.Members {
+		ends = ends || m.Member == nil
+	}
+	return r.submit(b, rec, ends, done)
+}
+
+// Save commits changes of the row alone.
+func (t *Turn) Save(extra *store.Batch, done func(error)) error {
+	if extra == nil {
+		extra = &store.Batch{}
+	}
+	return t.r.submit(extra, nil, false, done)
+}
+
+// submit queues a batch that replaces the head row. r.turn is held.
+func (r *Replica) submit(b *store.Batch, rec *adp.Record, ends bool, done func(error)) error {
+	next, err := json.Marshal(r.row)
+	if err != nil {
+		r.failed.Store(true)
+		return err
+	}
+	key := store.ReplicaRow(r.ID)
+	b.Expect(key, r.rowJSON)
+	b.Put(key, next)
+	r.rowJSON = next
+	row := r.row
+	r.pending.Add(1)
+	r.set.st.Submit(b, func(err error) {
+		r.landed(rec, row, ends, err)
+		if done != nil {
+			done(err)
+		}
+	})
+	return nil
+}
+
+// landed runs in the committer, in the order of submission.
+func (r *Replica) landed(rec *adp.Record, row Row, ends bool, err error) {
+	if err != nil {
+		r.losses.Add(1)
+		r.failed.Store(true)
+	}
+	r.moved.Lock()
+	if err == nil {
+		r.committed = row
+		if rec != nil {
+			r.ring.add(rec.Seq, rec.JSON())
+		}
+		if ends {
+			r.epoch++
+		}
+	}
+	r.pending.Add(-1)
+	r.broadcast()
+	r.moved.Unlock()
+}
+
+// Create makes a replica from its first record, judged already. It answers
+// ErrExists when there is one of that name.
+func (s *Set) Create(origin string, rec *adp.Record, ch *room.Change, row Row, extra *store.Batch, done func(error)) (*Replica, error) {
+	key := Key{origin, rec.RoomID, rec.Hash}
+	s.mu.Lock()
+	if _, dup := s.byKey[key]; dup {
+		s.mu.Unlock()
+		return nil, ErrExists
+	}
+	row.Origin, row.RoomID, row.Genesis, row.Creator = origin, rec.RoomID, rec.Hash, rec.Envelope.Actor
+	r := newReplica(s, s.nextID, row, nil)
+	r.committed = Row{Origin: origin, RoomID: rec.RoomID, Genesis: rec.Hash}
+	r.state = room.New(rec.RoomID)
+	r.turn.Lock() // before anybody can find it
+	defer r.turn.Unlock()
+	s.nextID++
+	s.add(r)
+	s.mu.Unlock()
+	if extra == nil {
+		extra = &store.Batch{}
+	}
+	extra.Put(store.ReplicaByName(key.Origin, key.RoomID, key.Genesis), fmt.Append(nil, r.ID))
+	t := Turn{r, r.state}
+	err := t.Append(rec, ch, extra, func(err error) {
+		if err != nil {
+			s.drop(r)
+		}
+		if done != nil {
+			done(err)
+		}
+	})
+	if err != nil {
+		s.drop(r)
+		return nil, err
+	}
+	return r, nil
+}
+
+// drop forgets a replica whose first record was never stored.
+func (s *Set) drop(r *Replica) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.byKey, r.Key)
+	name := [2]string{r.Origin, r.RoomID}
+	if s.serving[name] == r {
+		delete(s.serving, name)
+	}
+}
+
+// load makes the state present and current. r.turn is held.
+func (r *Replica) load() error {
+	r.used.Store(time.Now().Unix())
+	if r.failed.Load() {
+		if r.pending.Load() > 0 { // what was built on the failure fails too, soon
+			r.turn.Unlock()
+			err := r.drain()
+			r.turn.Lock()
+			if err != nil {
+				return err
+			}
+		}
+		r.state = nil
+		r.failed.Store(false)
+	}
+	if r.state != nil {
+		return nil
+	}
+	return r.reload()
+}
+
+func (r *Replica) drain() error {
+	for {
+		r.moved.Lock()
+		n, signal := r.pending.Load(), r.signal
+		r.moved.Unlock()
+		if n == 0 {
+			return nil
+		}
+		<-signal // the store answers every submission
+	}
+}
+
+// reload reads row, snapshot and the records behind it.
+func (r *Replica) reload() error {
+	raw, ok, err := r.set.st.Get(store.ReplicaRow(r.ID))
+	if err != nil {
+		return err
+	}
+	if !ok {
+		return ErrLost
+	}
+	var row Row
+	if err := json.Unmarshal(raw, &row); err != nil {
+		return fmt.Errorf("replica %d: %w", r.ID, err)
+	}
+	st := room.New(r.RoomID)
+	if row.Snapshot > 0 {
+		snap, ok, err := r.set.st.Get(store.Snapshot(r.ID))
+		if err != nil {
+			return err
+		}
+		if ok {
+			if st, err = room.Restore(snap); err != nil {
+				st = room.New(r.RoomID) // derived data: the log is the truth
+			}
+		}
+	}
+	tree, err := adp.TreeFromFrontier(uint64(row.Seq), row.Frontier)
+	if err != nil {
+		return fmt.Errorf("replica %d: %w", r.ID, err)
+	}
+	r.row, r.rowJSON, r.tree, r.state = row, raw, tree, st
+	r.tail, r.fresh, r.cached, r.flying = nil, tile{}, tile{}, map[string]int64{}
+	tileStart := row.Seq / tileSize * tileSize
+	from := min(tileStart, st.Last.Seq)
+	err = r.scan(from, row.Seq, func(seq int64, raw []byte) error {
+		rec, err := parseStored(raw)
+		if err != nil {
+			return err
+		}
+		if seq > tileStart {
+			r.tail = append(r.tail, rec.Hash)
+		}
+		if seq <= st.Last.Seq {
+			return nil
+		}
+		packs, _ := r.set.PacksFor(room.PacksNeeded(rec.Envelope))
+		_, ch, err := st.Judge(rec, room.Context{Chain: storedChain{r, seq}, Packs: packs})
+		if err != nil {
+			return err
+		}
+		return st.Advance(rec, ch)
+	})
+	if err == nil && st.Last.Seq != row.Seq {
+		err = fmt.Errorf("the log ends at seq %d, the row says %d", st.Last.Seq, row.Seq)
+	}
+	if err != nil {
+		r.state = nil
+		return fmt.Errorf("replica %d of %s: %w", r.ID, r.Origin, err)
+	}
+	return nil
+}
+
+func parseStored(raw []byte) (*adp.Record, error) {
+	v, err := adp.ScanDepth(raw, adp.RecordDepth)
+	if err != nil {
+		return nil, err
+	}
+	return adp.ParseRecord(v)
+}
+
+// Unload drops the state and the ring of a replica that nobody has used since
+// a time (Unix seconds), and tells whether it did.
+func (r *Replica) Unload(before int64) bool {
+	if r.used.Load() >= before || !r.turn.TryLock() {
+		return false
+	}
+	defer r.turn.Unlock()
+	if r.pending.Load() > 0 || r.state == nil {
+		return false
+	}
+	r.state, r.tail, r.fresh, r.cached = nil, nil, tile{}, tile{}
+	r.moved.Lock()
+	r.ring = ring{}
+	r.moved.Unlock()
+	return true
+}
