@@ -1,0 +1,111 @@
+// Package config reads the settings of the daemon: a strict TOML file over the defaults, then environment
+// variables. A key that is not known is an error with its place, never ignored, and Validate reports all problems at once.
+//
+// The default file (DefaultText) is the manual: it explains every key beside its default value.
+//
+// It may not act on a setting: it opens nothing but the file it is given, and contacts nobody.
+package config
+
+import "net/netip"
+
+// Config holds every setting. The tags are the keys of the file; the default file explains them.
+type Config struct {
+	Data                  string         `toml:"data"`
+	Listen                string         `toml:"listen"`
+	Origin                string         `toml:"origin"`
+	TLSCert               string         `toml:"tls_cert"`
+	TLSKey                string         `toml:"tls_key"`
+	TrustedProxies        []netip.Prefix `toml:"trusted_proxies"`
+	AllowPrivateAddresses bool           `toml:"allow_private_addresses"`
+	LogLevel              string         `toml:"log_level"`
+	LogFormat             string         `toml:"log_format"`
+	MinFreeDisk           Size           `toml:"min_free_disk"`
+
+	P2P     P2P     `toml:"p2p"`
+	Host    Host    `toml:"host"`
+	Limits  Limits  `toml:"limits"`
+	Mirror  Mirror  `toml:"mirror"`
+	Witness Witness `toml:"witness"`
+}
+
+// P2P is the libp2p node.
+type P2P struct {
+	Enabled bool     `toml:"enabled"`
+	Listen  []string `toml:"listen"` // multiaddrs
+	Peers   []string `toml:"peers"`  // multiaddrs that end in /p2p/<id>
+}
+
+// Values of Host.RoomCreation.
+const (
+	CreationOpen      = "open"
+	CreationAllowList = "allow_list"
+	CreationClosed    = "closed"
+)
+
+// Host is the role that hosts our own rooms. A size of 0 and a count of 0 mean no bound where the default file says so.
+type Host struct {
+	Enabled         bool     `toml:"enabled"`
+	RoomCreation    string   `toml:"room_creation"`
+	AllowedCreators []string `toml:"allowed_creators"` // Agent IDs
+	BannedAgents    []string `toml:"banned_agents"`    // Agent IDs
+	RoomsPerCreator int      `toml:"rooms_per_creator"`
+	RoomsTotal      int      `toml:"rooms_total"`
+	BytesPerRoom    Size     `toml:"bytes_per_room"`
+	BytesPerCreator Size     `toml:"bytes_per_creator"`
+	BytesTotal      Size     `toml:"bytes_total"`
+	JoinRequestTTL  Duration `toml:"join_request_ttl"`
+	AgentStatusTTL  Duration `toml:"agent_status_ttl"`
+}
+
+// Limits are the quotas that discovery publishes (ADP §21), and the bounds on requests of any kind.
+type Limits struct {
+	MessagePerMinute    int   `toml:"message_per_minute"`
+	SignalPerMinute     int   `toml:"signal_per_minute"`
+	ControlPerMinute    int   `toml:"control_per_minute"`
+	PayloadBytes        Size  `toml:"payload_bytes"`
+	PayloadBytesCeiling Size  `toml:"payload_bytes_ceiling"`
+	Mentions            int   `toml:"mentions"`
+	SchemaBytes         Size  `toml:"schema_bytes"`
+	TypesPerRoom        int   `toml:"types_per_room"`
+	RoomMinMs           int64 `toml:"room_min_ms"`
+	RoomMaxMs           int64 `toml:"room_max_ms"`
+	SpeakersPerRoom     int   `toml:"speakers_per_room"`
+	ObserversPerRoom    int   `toml:"observers_per_room"`
+	BodyBytes           Size  `toml:"body_bytes"`
+
+	RequestsPerSecond float64 `toml:"requests_per_second"`
+	RequestsBurst     int     `toml:"requests_burst"`
+}
+
+// Mirror is the role that follows other hosts.
+type Mirror struct {
+	PollMin            Duration     `toml:"poll_min"`
+	PollMax            Duration     `toml:"poll_max"`
+	ConcurrencyPerHost int          `toml:"concurrency_per_host"`
+	RequestsPerSecond  float64      `toml:"requests_per_second"` // for each host
+	BackoffMin         Duration     `toml:"backoff_min"`
+	BackoffMax         Duration     `toml:"backoff_max"`
+	RoomsPerHost       int          `toml:"rooms_per_host"`
+	RecordsPerRoom     int64        `toml:"records_per_room"`
+	BytesPerHost       Size         `toml:"bytes_per_host"`
+	Hosts              []MirrorHost `toml:"host"`
+}
+
+// MirrorHost is one host to follow.
+type MirrorHost struct {
+	URL     string `toml:"url"` // its origin
+	Observe bool   `toml:"observe"`
+}
+
+// Witness is the role that attests archives.
+type Witness struct {
+	Enabled bool    `toml:"enabled"`
+	Trust   []Trust `toml:"trust"`
+}
+
+// Trust is one witness whose statements and attestations are kept although it is not bound to a followed origin.
+type Trust struct {
+	Agent string `toml:"agent"` // Agent ID
+	Group string `toml:"group"` // operator group; a policy of k of n counts each group once
+	Name  string `toml:"name"`
+}

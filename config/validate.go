@@ -1,0 +1,208 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"net"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/multiformats/go-multiaddr"
+
+	"github.com/witan-adp/witan/adp"
+)
+
+// problems collects what is wrong; each entry starts with the key that it is about.
+type problems []error
+
+func (p *problems) add(key, format string, args ...any) {
+	*p = append(*p, fmt.Errorf("%s: %s", key, fmt.Sprintf(format, args...)))
+}
+
+// Validate reports all problems at once, each with its key and what to write instead, or nil. It looks at the values only:
+// whether a file exists or a name resolves shows when the daemon starts.
+func (c *Config) Validate() error {
+	var p problems
+	c.validateTop(&p)
+	c.P2P.validate(&p)
+	c.Host.validate(&p)
+	c.Limits.validate(&p)
+	c.Mirror.validate(&p)
+	c.Witness.validate(&p)
+	return errors.Join(p...)
+}
+
+func (c *Config) validateTop(p *problems) {
+	if c.Data == "" {
+		p.add("data", "name a folder")
+	}
+	if _, port, err := net.SplitHostPort(c.Listen); err != nil {
+		p.add("listen", "%q is not host:port, such as \"127.0.0.1:8080\"", c.Listen)
+	} else if _, err := strconv.ParseUint(port, 10, 16); err != nil {
+		p.add("listen", "%q has no port from 0 to 65535", c.Listen)
+	}
+	if c.Origin != "" {
+		if why := originProblem(c.Origin); why != "" {
+			p.add("origin", "%s", why)
+		}
+	}
+	if (c.TLSCert == "") != (c.TLSKey == "") {
+		p.add("tls_cert, tls_key", "give both or neither")
+	}
+	for _, n := range c.TrustedProxies {
+		if !n.IsValid() {
+			p.add("trusted_proxies", "holds a network that is not valid")
+		} else if n != n.Masked() {
+			p.add("trusted_proxies", "%s has bits set behind its length; write %s", n, n.Masked())
+		}
+	}
+	oneOf(p, "log_level", c.LogLevel, "debug", "info", "warn", "error")
+	oneOf(p, "log_format", c.LogFormat, "text", "json")
+	atLeast(p, "min_free_disk", c.MinFreeDisk, 0)
+}
+
+func (c *P2P) validate(p *problems) {
+	for _, s := range c.Listen {
+		if _, err := multiaddr.NewMultiaddr(s); err != nil {
+			p.add("p2p.listen", "%q is not a multiaddr, such as \"/ip4/127.0.0.1/tcp/4001\": %v", s, err)
+		}
+	}
+	for _, s := range c.Peers {
+		if a, err := multiaddr.NewMultiaddr(s); err != nil {
+			p.add("p2p.peers", "%q is not a multiaddr: %v", s, err)
+		} else if _, err := a.ValueForProtocol(multiaddr.P_P2P); err != nil {
+			p.add("p2p.peers", "%q does not end in /p2p/<peer id>", s)
+		}
+	}
+}
+
+func (c *Host) validate(p *problems) {
+	oneOf(p, "host.room_creation", c.RoomCreation, CreationOpen, CreationAllowList, CreationClosed)
+	agents(p, "host.allowed_creators", c.AllowedCreators)
+	agents(p, "host.banned_agents", c.BannedAgents)
+	atLeast(p, "host.rooms_per_creator", c.RoomsPerCreator, 0)
+	atLeast(p, "host.rooms_total", c.RoomsTotal, 0)
+	atLeast(p, "host.bytes_per_room", c.BytesPerRoom, 0)
+	atLeast(p, "host.bytes_per_creator", c.BytesPerCreator, 0)
+	atLeast(p, "host.bytes_total", c.BytesTotal, 0)
+	positive(p, "host.join_request_ttl", c.JoinRequestTTL)
+	positive(p, "host.agent_status_ttl", c.AgentStatusTTL)
+}
+
+func (c *Limits) validate(p *problems) {
+	atLeast(p, "limits.message_per_minute", c.MessagePerMinute, 1)
+	atLeast(p, "limits.signal_per_minute", c.SignalPerMinute, 1)
+	atLeast(p, "limits.control_per_minute", c.ControlPerMinute, 1)
+	atLeast(p, "limits.payload_bytes", c.PayloadBytes, 1)
+	ordered(p, "limits.payload_bytes", c.PayloadBytes, "limits.payload_bytes_ceiling", c.PayloadBytesCeiling)
+	ordered(p, "limits.payload_bytes_ceiling", c.PayloadBytesCeiling, "limits.body_bytes", c.BodyBytes)
+	atLeast(p, "limits.mentions", c.Mentions, 0)
+	if c.Mentions > 32 {
+		p.add("limits.mentions", "%d is over 32, the most that the protocol allows", c.Mentions)
+	}
+	atLeast(p, "limits.schema_bytes", c.SchemaBytes, 1)
+	atLeast(p, "limits.types_per_room", c.TypesPerRoom, 1)
+	atLeast(p, "limits.room_min_ms", c.RoomMinMs, 1)
+	ordered(p, "limits.room_min_ms", c.RoomMinMs, "limits.room_max_ms", c.RoomMaxMs)
+	atLeast(p, "limits.speakers_per_room", c.SpeakersPerRoom, 1)
+	atLeast(p, "limits.observers_per_room", c.ObserversPerRoom, 0)
+	rate(p, "limits.requests_per_second", c.RequestsPerSecond)
+	atLeast(p, "limits.requests_burst", c.RequestsBurst, 1)
+}
+
+func (c *Mirror) validate(p *problems) {
+	positive(p, "mirror.poll_min", c.PollMin)
+	ordered(p, "mirror.poll_min", c.PollMin, "mirror.poll_max", c.PollMax)
+	atLeast(p, "mirror.concurrency_per_host", c.ConcurrencyPerHost, 1)
+	rate(p, "mirror.requests_per_second", c.RequestsPerSecond)
+	positive(p, "mirror.backoff_min", c.BackoffMin)
+	ordered(p, "mirror.backoff_min", c.BackoffMin, "mirror.backoff_max", c.BackoffMax)
+	atLeast(p, "mirror.rooms_per_host", c.RoomsPerHost, 1)
+	atLeast(p, "mirror.records_per_room", c.RecordsPerRoom, 1)
+	atLeast(p, "mirror.bytes_per_host", c.BytesPerHost, 0)
+	seen := map[string]bool{}
+	for i, h := range c.Hosts {
+		key := fmt.Sprintf("mirror.host %d: url", i+1)
+		if why := originProblem(h.URL); why != "" {
+			p.add(key, "%s", why)
+			continue
+		}
+		url := strings.ToLower(strings.TrimSuffix(h.URL, "/"))
+		if seen[url] {
+			p.add(key, "%s stands there twice", h.URL)
+		}
+		seen[url] = true
+	}
+}
+
+func (c *Witness) validate(p *problems) {
+	seen := map[string]bool{}
+	for i, t := range c.Trust {
+		key := fmt.Sprintf("witness.trust %d: ", i+1)
+		agents(p, key+"agent", []string{t.Agent})
+		if seen[t.Agent] {
+			p.add(key+"agent", "%s stands there twice; one key counts once", t.Agent)
+		}
+		seen[t.Agent] = true
+		if t.Group == "" {
+			p.add(key+"group", "name the operator group, which counts once")
+		}
+	}
+}
+
+// originProblem says why a text cannot be an origin, or "". The one spelling of an origin, and whether it may be contacted, is
+// decided where it is used.
+func originProblem(s string) string {
+	u, err := url.Parse(s)
+	if err != nil || (u.Scheme != "https" && u.Scheme != "http") || u.Hostname() == "" || u.User != nil || (u.Path != "" && u.Path != "/") ||
+		strings.ContainsAny(s, "?#") {
+		return fmt.Sprintf("%q is not an origin; write scheme://host[:port], such as \"https://rooms.example\"", s)
+	}
+	return ""
+}
+
+func agents(p *problems, key string, list []string) {
+	for _, s := range list {
+		id, err := adp.ParseAgentID(s)
+		if err == nil {
+			pub, _ := id.PublicKey()
+			err = adp.CheckPublicKey(pub)
+		}
+		if err != nil {
+			p.add(key, "%q is not an Agent ID, did:agent: and the 43 characters of a public key: %v", s, err)
+		}
+	}
+}
+
+func oneOf(p *problems, key, got string, allowed ...string) {
+	if !slices.Contains(allowed, got) {
+		p.add(key, "%q is not one of %s", got, strings.Join(allowed, ", "))
+	}
+}
+
+func atLeast[T ~int | ~int64](p *problems, key string, got, least T) {
+	if got < least {
+		p.add(key, "%v is below %v", got, least)
+	}
+}
+
+func positive(p *problems, key string, got Duration) {
+	if got <= 0 {
+		p.add(key, "%v is not above 0", got)
+	}
+}
+
+func ordered[T ~int | ~int64](p *problems, low string, lowValue T, high string, highValue T) {
+	if lowValue > highValue {
+		p.add(low, "%v is over %s, which is %v", lowValue, high, highValue)
+	}
+}
+
+func rate(p *problems, key string, got float64) {
+	if !(got > 0) || math.IsInf(got, 0) { // NaN, too
+		p.add(key, "%v is not a number above 0", got)
+	}
+}
