@@ -1,0 +1,124 @@
+package store_test
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/witan-adp/witan/internal/store"
+)
+
+// childVar makes the test binary a writer on the folder that it names.
+const childVar = "WITAN_STORE_TEST_CHILD"
+
+func crashValue(key string) []byte { return bytes.Repeat([]byte(key), 1+len(key)*len(key)%150) }
+
+// appendUntilKilled commits pairs of keys from several goroutines and prints each pair's name after it was answered.
+func appendUntilKilled(dir string) {
+	s, err := store.Open(store.Options{Dir: dir, MinFree: 1})
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	for w := range 8 {
+		go func() {
+			for i := 0; ; i++ {
+				name := fmt.Sprintf("%d-%d-%d", os.Getpid(), w, i)
+				var b store.Batch
+				b.Put([]byte("left/"+name), crashValue(name))
+				b.Put([]byte("right/"+name), bytes.Repeat(crashValue(name), 20))
+				if err := s.Commit(&b); err != nil {
+					fmt.Fprintln(os.Stderr, err)
+					os.Exit(1)
+				}
+				if _, err := fmt.Println(name); err != nil {
+					os.Exit(1)
+				}
+			}
+		}()
+	}
+	select {}
+}
+
+// TestKill kills a writing process again and again. Whatever was answered is there, and no batch is there by half.
+func TestKill(t *testing.T) {
+	dir := t.TempDir()
+	answered := map[string]bool{}
+	for round := range 8 {
+		enough := len(answered) + 1 + rand.IntN(2000)
+		cmd := exec.Command(os.Args[0])
+		cmd.Env = append(os.Environ(), childVar+"="+dir)
+		var complaint strings.Builder
+		cmd.Stderr = &complaint
+		out, err := cmd.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		lines := bufio.NewReader(out)
+		killed := false
+		for {
+			line, err := lines.ReadString('\n')
+			if err != nil {
+				break // a line without its end was not printed whole
+			}
+			answered[strings.TrimSuffix(line, "\n")] = true
+			if !killed && len(answered) >= enough {
+				killed = true
+				if err := cmd.Process.Kill(); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		if err := cmd.Wait(); !killed {
+			t.Fatalf("round %d: the child ended by itself: %v %s", round, err, complaint.String())
+		}
+
+		s := mustOpen(t, store.Options{Dir: dir, MinFree: 1})
+		for name := range answered {
+			for key, want := range map[string][]byte{
+				"left/" + name:  crashValue(name),
+				"right/" + name: bytes.Repeat(crashValue(name), 20),
+			} {
+				if got, found, err := s.Get([]byte(key)); err != nil || !bytes.Equal(got, want) {
+					t.Fatalf("round %d: %s was answered and is lost: found %v, %d of %d bytes, %v",
+						round, key, found, len(got), len(want), err)
+				}
+			}
+		}
+		left, right := names(t, s, "left/"), names(t, s, "right/")
+		for name := range left {
+			if !right[name] {
+				t.Errorf("round %d: %s is there by half", round, name)
+			}
+		}
+		if len(left) != len(right) {
+			t.Errorf("round %d: %d left and %d right halves", round, len(left), len(right))
+		}
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func names(t *testing.T, s *store.Store, prefix string) map[string]bool {
+	t.Helper()
+	all := map[string]bool{}
+	err := s.View(func(r store.Reader) error {
+		return r.Keys([]byte(prefix), store.PrefixEnd([]byte(prefix)), func(key []byte) bool {
+			all[strings.TrimPrefix(string(key), prefix)] = true
+			return true
+		})
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}

@@ -1,0 +1,72 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+)
+
+// lockName is the file that carries the lock of a store's folder. The file stays; the lock goes with the process.
+const lockName = "store.lock"
+
+// lockFolder creates the folder if it is absent and takes its exclusive lock. The lock is dropped when the file is closed.
+func lockFolder(dir string) (*os.File, error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("store: create the folder: %w", err)
+	}
+	f, err := os.OpenFile(filepath.Join(dir, lockName), os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("store: open the lock file: %w", err)
+	}
+	err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+	if errors.Is(err, syscall.EWOULDBLOCK) {
+		holder := "unknown"
+		if text, err := os.ReadFile(f.Name()); err == nil && len(text) > 0 {
+			holder = strings.TrimSpace(string(text))
+		}
+		_ = f.Close()
+		return nil, fmt.Errorf("%w: %s (held by process %s); stop that process or choose another folder", ErrLocked, dir, holder)
+	}
+	if err == nil {
+		err = writePID(f)
+	}
+	if err != nil {
+		_ = f.Close()
+		return nil, fmt.Errorf("store: lock the folder %s: %w", dir, err)
+	}
+	return f, nil
+}
+
+// writePID leaves the process number for the message that another process shows.
+func writePID(f *os.File) error {
+	if err := f.Truncate(0); err != nil {
+		return err
+	}
+	_, err := f.WriteAt([]byte(strconv.Itoa(os.Getpid())+"\n"), 0)
+	return err
+}
+
+// freeSpace returns the bytes that an unprivileged process may still write on the disk that holds dir.
+func freeSpace(dir string) (uint64, error) {
+	var st syscall.Statfs_t
+	if err := syscall.Statfs(dir, &st); err != nil {
+		return 0, fmt.Errorf("store: free space of %s: %w", dir, err)
+	}
+	return st.Bavail * uint64(st.Bsize), nil
+}
+
+// roomFor answers ErrDiskFull when writing n more bytes would leave less than MinFree.
+func (s *Store) roomFor(n int64) error {
+	free, err := s.free()
+	if err != nil {
+		return err
+	}
+	if need := s.minFree + uint64(n); free < need {
+		return fmt.Errorf("%w: %d bytes free in %s, %d needed; make space or lower the reserve", ErrDiskFull, free, s.dir, need)
+	}
+	return nil
+}
