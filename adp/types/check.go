@@ -19,13 +19,14 @@ import (
 var ErrUnjudged = errors.New("the payload cannot be judged within our bounds")
 
 const (
-	// maxWork and maxScanned bound one check: evaluations and pattern steps, each
-	// well below a second on one core.
-	maxWork    = 1 << 20
-	maxScanned = 1 << 27
-	// heavyWork is where checks go one at a time, because a failing one keeps some
-	// hundred bytes for each evaluation.
-	heavyWork = 1 << 16
+	// maxWork and maxScanned bound one check: evaluations (about 0.7 µs) and
+	// pattern steps (about 0.02 µs), each half a second to a second on one core at worst.
+	maxWork    = 1 << 19
+	maxScanned = 1 << 25
+	// Behind heavyWork or heavyScanned checks go one at a time, because a failing
+	// one keeps some hundred bytes for each evaluation, and run only once.
+	heavyWork    = 1 << 16
+	heavyScanned = 1 << 22
 
 	maxMessage = 300
 )
@@ -48,10 +49,12 @@ func (s *schema) check(payload adp.Value) error {
 	if work > maxWork {
 		return fmt.Errorf("%w: %d values under a schema of weight %d", ErrUnjudged, values, s.weight)
 	}
-	if s.scan*len(p.Raw()) > maxScanned {
+	scanned := s.scan * len(p.Raw())
+	if scanned > maxScanned {
 		return fmt.Errorf("%w: %d bytes under patterns of size %d", ErrUnjudged, len(p.Raw()), s.scan)
 	}
-	if work > heavyWork {
+	big := work > heavyWork || scanned > heavyScanned
+	if big {
 		heavy.Lock()
 		defer heavy.Unlock()
 	}
@@ -59,7 +62,7 @@ func (s *schema) check(payload adp.Value) error {
 	if s.verdict.Validate(x) == nil {
 		return nil
 	}
-	if work > heavyWork {
+	if big {
 		return adp.Errorf(adp.PayloadSchemaViolation, "the payload does not satisfy the schema of its type; it is too large to say where")
 	}
 	if err := s.full.Validate(x); err != nil {
@@ -130,6 +133,8 @@ func reason(k jsonschema.ErrorKind) string {
 		return fmt.Sprintf("the member %.64q is not known here", slices.Min(k.Properties))
 	case *kind.FalseSchema:
 		return "nothing may stand here"
+	case *kind.Pattern: // the library would quote the whole text first
+		return fmt.Sprintf("does not match the pattern %.100s", k.Want)
 	case *kind.Not:
 		return "what stands here is excluded"
 	}

@@ -11,7 +11,7 @@ const (
 	// maxWeight bounds what one value of a payload can cost, in evaluations.
 	maxWeight = 1024
 	// maxScan bounds what one byte of a payload can cost, in pattern steps.
-	maxScan = 2048
+	maxScan = 1024
 	// maxSets bounds the analysis that finds weight and scan; behind it, sums are
 	// taken instead.
 	maxSets = 4096
@@ -67,14 +67,15 @@ func (w *survey) measure() (cost, *schemaError) {
 		return cost{}, x.err
 	}
 	c := x.worst(root)
-	recursive := slices.ContainsFunc(x.places, func(p *place) bool { return p.head })
 	for _, p := range x.places {
-		// uniqueItems reads everything below its array, at each level of a recursion
-		if p.back == nil && p.s.unique {
-			c.scan += 4
-			if recursive {
-				c.scan += 252
-			}
+		if p.back != nil || !p.s.unique {
+			continue
+		}
+		// uniqueItems reads everything below its array; with a way back below, it
+		// may do so again at each level
+		c.scan += 4
+		if p.returns > 0 {
+			c.scan += 252
 		}
 	}
 	if c.weight > maxWeight {

@@ -29,6 +29,9 @@ func (p *pattern) MatchString(s string) bool { return p.re.MatchString(s) }
 // compilePattern parses the text by the grammar of RFC 9485 and writes a Go
 // expression that means the same, so that no Go-only syntax slips through.
 func compilePattern(text string) (*pattern, error) {
+	if !utf8.ValidString(text) {
+		return nil, fmt.Errorf("pattern %.80q: not valid UTF-8", text)
+	}
 	p := patternParser{in: text}
 	if strings.HasPrefix(text, "^") {
 		p.out.WriteString(`\A`)
