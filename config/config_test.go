@@ -310,9 +310,9 @@ func TestValidate(t *testing.T) {
 		{"log_level", func(c *Config) { c.LogLevel = "loud" }},
 		{"log_format", func(c *Config) { c.LogFormat = "xml" }},
 		{"min_free_disk", func(c *Config) { c.MinFreeDisk = -1 }},
-		{"p2p.listen", func(c *Config) { c.P2P.Listen = []string{"127.0.0.1:4001"} }},
-		{"p2p.peers", func(c *Config) { c.P2P.Peers = []string{"/ip4/127.0.0.1/tcp/4001"} }},
-		{"p2p.peers", func(c *Config) { c.P2P.Peers = []string{"/ip4/127.0.0.1/tcp/4001/p2p/x"} }},
+		{"p2p.listen", func(c *Config) { c.P2P.Listen = []string{"127.0.0.1:4011"} }},
+		{"p2p.peers", func(c *Config) { c.P2P.Peers = []string{"/ip4/127.0.0.1/tcp/4011"} }},
+		{"p2p.peers", func(c *Config) { c.P2P.Peers = []string{"/ip4/127.0.0.1/tcp/4011/p2p/x"} }},
 		{"host.room_creation", func(c *Config) { c.Host.RoomCreation = "" }},
 		{"host.allowed_creators", func(c *Config) { c.Host.AllowedCreators = []string{"did:agent:x"} }},
 		{"host.banned_agents", func(c *Config) { c.Host.BannedAgents = []string{"did:agent:" + strings.Repeat("A", 43)} }}, // of small order

@@ -67,7 +67,7 @@ func (c *Config) validateTop(p *problems) {
 func (c *P2P) validate(p *problems) {
 	for _, s := range c.Listen {
 		if _, err := multiaddr.NewMultiaddr(s); err != nil {
-			p.add("p2p.listen", "%q is not a multiaddr, such as \"/ip4/127.0.0.1/tcp/4001\": %v", s, err)
+			p.add("p2p.listen", "%q is not a multiaddr, such as \"/ip4/127.0.0.1/tcp/4011\": %v", s, err)
 		}
 	}
 	for _, s := range c.Peers {
