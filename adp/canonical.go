@@ -14,7 +14,7 @@ func (v Value) Canonical() (Value, error) {
 	}
 	n := v.node()
 	b := v.d.appendCanonical(make([]byte, 0, n.end-n.start), v.i)
-	c, err := ScanDepth(b, 1<<16) // the depth was judged when v was scanned
+	c, err := scan(b, 1<<16, int(n.next-v.i)) // the depth was judged when v was scanned
 	if err != nil {
 		return Value{}, fmt.Errorf("canonical form: %w", err)
 	}
@@ -48,17 +48,8 @@ func (d *doc) appendCanonical(b []byte, i uint32) []byte {
 		}
 		return append(b, ']')
 	}
-	type member struct {
-		name []byte
-		node uint32
-	}
 	var few [16]member
-	members := few[:0]
-	for k, child := uint32(0), i+1; k < n.count; k++ {
-		members = append(members, member{d.text(child), child})
-		child = d.nodes[child+1].next
-	}
-	slices.SortFunc(members, func(x, y member) int { return compareUTF16(x.name, y.name) })
+	members := d.sortedMembers(few[:0], i+1, n.count)
 	b = append(b, '{')
 	for k, m := range members {
 		if k > 0 {
@@ -69,6 +60,23 @@ func (d *doc) appendCanonical(b []byte, i uint32) []byte {
 		b = d.appendCanonical(b, m.node+1)
 	}
 	return append(b, '}')
+}
+
+// member is a name, decoded, and its node; the value is the next node.
+type member struct {
+	name []byte
+	node uint32
+}
+
+// sortedMembers appends the count members that start at node first, in the
+// order of JCS.
+func (d *doc) sortedMembers(to []member, first, count uint32) []member {
+	for ; count > 0; count-- {
+		to = append(to, member{d.text(first), first})
+		first = d.nodes[first+1].next
+	}
+	slices.SortFunc(to, func(x, y member) int { return compareUTF16(x.name, y.name) })
+	return to
 }
 
 // compareUTF16 orders valid UTF-8 by UTF-16 code units (RFC 8785 §3.2.3). The

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
+	"slices"
 	"unicode/utf8"
 )
 
@@ -70,11 +71,14 @@ func Scan(b []byte) (Value, error) { return ScanDepth(b, MaxDepth) }
 
 // ScanDepth is Scan with another bound on nesting, for texts that wrap signed
 // ones (a record, a page of records).
-func ScanDepth(b []byte, depth int) (Value, error) {
+func ScanDepth(b []byte, depth int) (Value, error) { return scan(b, depth, 16+len(b)/24) }
+
+// scan expects a number of nodes, and makes room for more as they come.
+func scan(b []byte, depth, expected int) (Value, error) {
 	if len(b) > math.MaxUint32-1 {
 		return Value{}, &SyntaxError{0, "longer than 4 GiB"}
 	}
-	s := &scanner{doc: doc{b, make([]node, 0, 16+len(b)/24)}, depth: depth}
+	s := &scanner{doc: doc{b, make([]node, 0, expected)}, depth: depth}
 	s.space()
 	if _, err := s.value(); err != nil {
 		return Value{}, err
@@ -114,6 +118,9 @@ func (s *scanner) value() (canonical bool, err error) {
 		return false, s.fail("the text ends where a value should be")
 	}
 	i := len(s.nodes)
+	if i == cap(s.nodes) {
+		s.nodes = slices.Grow(s.nodes, i+1) // append alone grows by a quarter and copies more
+	}
 	s.nodes = append(s.nodes, node{start: uint32(s.pos)})
 	var kind Kind
 	var flags uint8
@@ -307,14 +314,11 @@ func (s *scanner) unique(first, count int) error {
 		}
 		return nil
 	}
-	seen := make(map[string]struct{}, count)
-	for k, i := 0, first; k < count; k++ {
-		name := s.text(uint32(i))
-		if _, dup := seen[string(name)]; dup {
-			return s.duplicate(name)
+	members := s.sortedMembers(make([]member, 0, count), uint32(first), uint32(count))
+	for k := 1; k < count; k++ {
+		if string(members[k-1].name) == string(members[k].name) {
+			return s.duplicate(members[k].name)
 		}
-		seen[string(name)] = struct{}{}
-		i = int(s.nodes[i+1].next)
 	}
 	return nil
 }

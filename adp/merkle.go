@@ -126,7 +126,11 @@ func VerifyInclusion(leaf [32]byte, index, size uint64, hashes [][]byte, root [3
 }
 
 // VerifyConsistency checks that root1 over size1 leaves is a prefix of root2
-// over size2.
+// over size2. An empty tree has one root, which is that of the zero Tree.
 func VerifyConsistency(size1, size2 uint64, hashes [][]byte, root1, root2 [32]byte) error {
+	// package proof lets anything pass as the root of an empty tree
+	if empty := MerkleRoot(nil); size1 == 0 && root1 != empty || size2 == 0 && root2 != empty {
+		return errors.New("not the root of an empty tree")
+	}
 	return proof.VerifyConsistency(rfc6962.DefaultHasher, size1, size2, hashes, root1[:], root2[:])
 }

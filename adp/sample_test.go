@@ -79,6 +79,10 @@ func benchRecord(t testing.TB) (text []byte, pre string) {
 // order.
 func shuffled(t testing.TB, v Value, rnd *rand.Rand) []byte {
 	t.Helper()
+	return shuffleValue(v, rnd, func(err error) { t.Fatal(err) })
+}
+
+func shuffleValue(v Value, rnd *rand.Rand, fatal func(error)) []byte {
 	var out bytes.Buffer
 	var write func(v Value)
 	write = func(v Value) {
@@ -103,7 +107,7 @@ func shuffled(t testing.TB, v Value, rnd *rand.Rand) []byte {
 				}
 				name, err := json.Marshal(m.name)
 				if err != nil {
-					t.Fatal(err)
+					fatal(err)
 				}
 				out.Write(name)
 				out.WriteByte(':')
