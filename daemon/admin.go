@@ -1,0 +1,120 @@
+package daemon
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+
+	"github.com/witan-adp/witan/adp"
+	"github.com/witan-adp/witan/host"
+	"github.com/witan-adp/witan/internal/web"
+)
+
+// AdminSocket is the path of the local admin socket of a data folder: in the
+// folder, or in the temporary folder where the path would be too long for a
+// socket. Who can open it may do anything; its mode is 0600.
+func AdminSocket(data string) (string, error) {
+	abs, err := filepath.Abs(data)
+	if err != nil {
+		return "", err
+	}
+	if path := filepath.Join(abs, "admin.sock"); len(path) <= 100 {
+		return path, nil
+	}
+	sum := sha256.Sum256([]byte(abs))
+	return filepath.Join(os.TempDir(), "witan-"+hex.EncodeToString(sum[:8])+".sock"), nil
+}
+
+func (d *daemon) listenAdmin() (net.Listener, error) {
+	path, err := AdminSocket(d.cfg.Data)
+	if err != nil {
+		return nil, err
+	}
+	// the store's lock says that no other daemon uses this folder
+	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, fmt.Errorf("the admin socket: %w", err)
+	}
+	old := umask(0o177)
+	l, err := net.Listen("unix", path)
+	umask(old)
+	if err != nil {
+		return nil, fmt.Errorf("the admin socket: %w", err)
+	}
+	return l, nil
+}
+
+const adminBytes = 64 << 10
+
+// adminMux answers the operator's commands.
+func (d *daemon) adminMux() http.Handler {
+	mux := web.NewMux()
+	if d.host != nil {
+		mux.Handle("GET", "/host/access", func(w http.ResponseWriter, _ *http.Request) error {
+			web.WriteJSON(w, http.StatusOK, d.host.Access())
+			return nil
+		})
+		mux.Handle("POST", "/host/access", func(w http.ResponseWriter, r *http.Request) error {
+			var change host.AccessChange
+			if err := adminBody(w, r, &change); err != nil {
+				return err
+			}
+			now, err := d.host.ChangeAccess(change)
+			if err != nil {
+				return err
+			}
+			d.log.Info("access changed by the operator", "change", change)
+			web.WriteJSON(w, http.StatusOK, now)
+			return nil
+		})
+	}
+	mux.Handle("GET", "/mirror/hosts", func(w http.ResponseWriter, _ *http.Request) error {
+		web.WriteJSON(w, http.StatusOK, d.mirror.Hosts())
+		return nil
+	})
+	for name, do := range map[string]func(string) error{
+		"add":     func(o string) error { return d.mirror.Add(o, "runtime") },
+		"remove":  d.mirror.Remove,
+		"pause":   d.mirror.Pause,
+		"resume":  d.mirror.Resume,
+		"retry":   d.mirror.Retry,
+		"approve": d.bindings.Approve,
+	} {
+		mux.Handle("POST", "/mirror/"+name, func(w http.ResponseWriter, r *http.Request) error {
+			var body struct {
+				Origin string `json:"origin"`
+			}
+			if err := adminBody(w, r, &body); err != nil {
+				return err
+			}
+			if err := do(body.Origin); err != nil {
+				return adp.Errorf(adp.InvalidRequest, "%v", err)
+			}
+			d.log.Info("mirror changed by the operator", "command", name, "origin", body.Origin)
+			web.WriteJSON(w, http.StatusOK, d.mirror.Hosts())
+			return nil
+		})
+	}
+	return mux
+}
+
+// adminBody reads a command of the operator, who is trusted but may mistype.
+func adminBody(w http.ResponseWriter, r *http.Request, to any) error {
+	body, err := web.ReadBody(w, r, adminBytes)
+	if err != nil {
+		return err
+	}
+	v, err := adp.Scan(body)
+	if err != nil {
+		return adp.Errorf(adp.InvalidRequest, "the body is %v", err)
+	}
+	if err := json.Unmarshal(v.Raw(), to); err != nil {
+		return adp.Errorf(adp.InvalidRequest, "the body does not fit: %v", err)
+	}
+	return nil
+}

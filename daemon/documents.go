@@ -1,0 +1,69 @@
+package daemon
+
+import (
+	"context"
+
+	"github.com/witan-adp/witan/adp"
+	"github.com/witan-adp/witan/adp/room"
+	"github.com/witan-adp/witan/index"
+	"github.com/witan-adp/witan/internal/replica"
+)
+
+// document is a replica as the index shows it.
+func (d *daemon) document(ctx context.Context, r *replica.Replica) (index.Doc, error) {
+	row := r.Row()
+	own := r.Origin == d.origin
+	doc := index.Doc{Origin: r.Origin, RoomID: r.RoomID, Genesis: r.Genesis, URL: r.Origin + "/v1/rooms/" + r.RoomID, Own: own,
+		Verdict: row.EffectiveVerdict(), State: row.State, Reason: row.Reason, Unverifiable: row.Unverifiable, SyncedAt: r.SyncedAt.Load()}
+	err := r.View(ctx, func(s *room.State) {
+		k := s.Contract
+		doc.Topic, doc.Agenda, doc.Guidance, doc.Visibility, doc.Language = k.Topic, k.Agenda, k.Guidance, k.Visibility, k.Language
+		doc.Creator, doc.Tags, doc.StartTime, doc.EndTime, doc.CreatedAt = string(s.Creator), k.Tags, k.StartTime, k.EndTime, s.CreatedAt
+		doc.Policy, doc.Extra, doc.Closed, doc.Cancelled = k.PolicyJSON, k.Extra, s.Closed, s.Cancelled
+		doc.Members, doc.Speakers, doc.Observers = int64(len(s.Members)), s.Speakers(), s.Observers()
+		doc.Records, doc.LastActivity = s.Last.Seq, s.ReceivedAt
+		for _, t := range s.Registry.All() {
+			doc.Types = append(doc.Types, t.Type)
+		}
+		if own && doc.State == "" {
+			doc.State = replica.Following
+			if st := s.StatusAt(d.edges.Now()); st == room.Ended || st == room.Cancelled {
+				doc.State = replica.Complete
+			}
+		}
+	})
+	return doc, err
+}
+
+// reindex shows the index what a replica is now.
+func (d *daemon) reindex(r *replica.Replica) {
+	if served, ok := d.set.Get(r.Origin, r.RoomID); !ok || served != r {
+		return
+	}
+	doc, err := d.document(context.Background(), r)
+	if err != nil {
+		d.log.Error("a room could not be indexed", "origin", r.Origin, "room", r.RoomID, "error", err)
+		return
+	}
+	doc.Attestations, doc.Attested = d.attested(r.Origin, r.RoomID)
+	d.index.Put(doc)
+}
+
+// listed shows the metadata of another host's restricted room, which is all
+// that is kept of it. Nothing of it is verified: it is what the host says.
+func (d *daemon) listed(origin string, v adp.Value) {
+	num := func(name string) int64 { n, _ := v.Get(name).Int(); return n }
+	id := v.Get("id").Text()
+	if !adp.IsRoomID(id) || v.Get("visibility").Text() != room.Restricted {
+		return
+	}
+	doc := index.Doc{Origin: origin, RoomID: id, URL: origin + "/v1/rooms/" + id, MetadataOnly: true, Visibility: room.Restricted,
+		Topic: v.Get("topic").Text(), Agenda: v.Get("agenda").Text(), Guidance: v.Get("guidance").Text(), Language: v.Get("language").Text(),
+		Creator: v.Get("creator").Text(), StartTime: num("start_time"), EndTime: num("end_time"), CreatedAt: num("created_at"),
+		Records: num("seq"), LastActivity: num("received_at"), Verdict: "unverified", State: replica.Following, SyncedAt: d.edges.Now(),
+		Policy: v.Get("policy").Raw(), Closed: v.Get("status").Is(string(room.Ended)), Cancelled: v.Get("status").Is(string(room.Cancelled))}
+	for t := range v.Get("tags").Elements() {
+		doc.Tags = append(doc.Tags, t.Text())
+	}
+	d.index.Put(doc)
+}

@@ -1,0 +1,172 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"net/http"
+
+	"github.com/witan-adp/witan/adp"
+	"github.com/witan-adp/witan/adp/room"
+	"github.com/witan-adp/witan/internal/keys"
+	"github.com/witan-adp/witan/internal/p2p"
+	"github.com/witan-adp/witan/internal/replica"
+	"github.com/witan-adp/witan/internal/web"
+	"github.com/witan-adp/witan/mirror"
+	"github.com/witan-adp/witan/witness"
+)
+
+// routes adds what speaks of the daemon itself.
+func (d *daemon) routes(mux *web.Mux) {
+	mux.Handle("GET", "/federation/v1/self", func(w http.ResponseWriter, _ *http.Request) error {
+		web.WriteJSON(w, http.StatusOK, map[string]any{"agent_id": d.ring.AgentID(), "origin": d.origin, "version": d.edges.Version, "p2p": d.peerAddrs()})
+		return nil
+	})
+	mux.Handle("GET", "/federation/v1/hosts", func(w http.ResponseWriter, _ *http.Request) error {
+		web.WriteJSON(w, http.StatusOK, d.mirror.Hosts())
+		return nil
+	})
+	mux.Handle("GET", "/.well-known/did.json", func(w http.ResponseWriter, _ *http.Request) error {
+		web.WriteRaw(w, http.StatusOK, d.did)
+		return nil
+	})
+	mux.Handle("GET", "/healthz", func(w http.ResponseWriter, _ *http.Request) error {
+		web.WriteJSON(w, http.StatusOK, map[string]any{"status": "ok"})
+		return nil
+	})
+	mux.Handle("GET", "/readyz", func(w http.ResponseWriter, _ *http.Request) error {
+		status, code := "ready", http.StatusOK
+		if !d.ready.Load() {
+			status, code = "not ready", http.StatusServiceUnavailable
+		}
+		web.WriteJSON(w, code, map[string]any{"status": status})
+		return nil
+	})
+	mux.Handle("GET", "/", d.serveFront)
+}
+
+// isPublic tells whether the room of a replica is public.
+func (d *daemon) isPublic(r *replica.Replica) bool {
+	public := false
+	err := r.View(context.Background(), func(s *room.State) { public = s.Contract.Visibility == room.Public })
+	if err != nil {
+		d.log.Error("a room cannot be read", "origin", r.Origin, "room", r.RoomID, "error", err)
+	}
+	return public
+}
+
+func (d *daemon) buildWitness(cursors *web.Cursors) (err error) {
+	var trust []witness.Trust
+	for _, t := range d.cfg.Witness.Trust {
+		trust = append(trust, witness.Trust{Agent: adp.AgentID(t.Agent), Group: t.Group, Name: t.Name})
+	}
+	d.witness, err = witness.New(witness.Options{
+		Origin: d.origin, Key: d.key(keys.Agent), Store: d.st, Replicas: d.set, Sign: d.signs, Witness: d.cfg.Witness.Enabled, Trust: trust,
+		Bound: func(origin string, agent adp.AgentID) bool {
+			return (origin == d.origin || d.mirror.Followed(origin)) && d.bindings.Bound(origin, agent)
+		},
+		Agents:  d.bindings.Agents,
+		Origins: d.followed,
+		Cursors: cursors, Now: d.edges.Now, Log: d.log, Registerer: d.metrics,
+		Attested: func(origin, roomID string, n int64, state string) { d.index.SetAttested(origin, roomID, n, state) },
+	})
+	return err
+}
+
+func (d *daemon) followed() []string {
+	var origins []string
+	for _, h := range d.mirror.Hosts() {
+		origins = append(origins, h.Origin)
+	}
+	return origins
+}
+
+func (d *daemon) attested(origin, roomID string) (int64, string) {
+	return d.witness.State(origin, roomID)
+}
+
+// connectWitness joins the topics and answers catch-up streams.
+func (d *daemon) connectWitness() error {
+	verdict := func(v witness.Verdict) p2p.Verdict {
+		switch v {
+		case witness.Accept:
+			return p2p.Accept
+		case witness.Reject:
+			return p2p.Reject
+		}
+		return p2p.Ignore
+	}
+	validate := func(from string, data []byte) p2p.Verdict { return verdict(d.witness.Validate(from, data)) }
+	statements, err := d.node.Join(witness.TopicStatements, witness.MaxStatement, validate, d.witness.Receive)
+	if err != nil {
+		return err
+	}
+	evidence, err := d.node.Join(witness.TopicEvidence, witness.MaxEvidence, validate, d.witness.Receive)
+	if err != nil {
+		return err
+	}
+	d.witness.SetPublisher(statements.Publish, evidence.Publish)
+	d.node.HandleStream(witness.ProtocolSync, witness.MaxSyncRequest, witness.MaxSyncResponse, d.witness.ServeSync)
+	d.node.OnPeer(func(peer string) {
+		if err := d.pull(context.Background(), peer); err != nil {
+			d.log.Debug("a peer gave no statements", "peer", peer, "error", err)
+		}
+	})
+	return nil
+}
+
+// pull asks one peer for what it knows and we do not: gossip alone drops
+// messages.
+func (d *daemon) pull(ctx context.Context, peer string) error {
+	err := d.witness.Pull(ctx, peer, func(ctx context.Context, request []byte) ([]byte, error) {
+		return d.node.Request(ctx, peer, witness.ProtocolSync, request, witness.MaxSyncResponse)
+	})
+	if errors.Is(err, p2p.ErrUnsupported) {
+		return nil
+	}
+	return err
+}
+
+func (d *daemon) pullAll(ctx context.Context) error {
+	if d.node == nil {
+		return nil
+	}
+	var all []error
+	for _, peer := range d.node.Peers() {
+		all = append(all, d.pull(ctx, peer))
+	}
+	return errors.Join(all...)
+}
+
+// observed keeps what the mirror saw with the witness, which shows it.
+func (d *daemon) observed(o mirror.Observation) {
+	err := d.witness.Evidence(witness.Observation{Kind: o.Kind, Subject: witness.Subject{Origin: o.Origin, RoomID: o.RoomID, Genesis: o.Genesis},
+		Seq: o.Seq, Reason: o.Reason, Held: o.Ours, Other: o.Theirs})
+	if err != nil {
+		d.log.Error("an observation could not be kept", "kind", o.Kind, "origin", o.Origin, "room", o.RoomID, "error", err)
+	}
+}
+
+func (d *daemon) buildMirror() (err error) {
+	m := d.cfg.Mirror
+	d.mirror, err = mirror.New(mirror.Options{
+		Own: d.origin, Replicas: d.set, Store: d.st, Fetch: d.fetch, Bindings: d.bindings, AllowPrivate: d.cfg.AllowPrivateAddresses,
+		PollMin: m.PollMin.D(), PollMax: m.PollMax.D(), BackoffMin: m.BackoffMin.D(), BackoffMax: m.BackoffMax.D(),
+		ConcurrencyPerHost: m.ConcurrencyPerHost, RequestsPerSecond: m.RequestsPerSecond, RoomsPerHost: m.RoomsPerHost,
+		RecordsPerRoom: m.RecordsPerRoom, BytesPerHost: int64(m.BytesPerHost),
+		Now: d.edges.Now, Log: d.log, Registerer: d.metrics,
+		Changed:   d.reindex,
+		Listed:    d.listed,
+		Unlisted:  d.index.Remove,
+		Completed: func(r *replica.Replica) { d.reindex(r); d.witness.Completed(r) },
+		Observed:  d.observed,
+	})
+	if err != nil {
+		return err
+	}
+	for _, h := range m.Hosts {
+		if err := d.mirror.Add(h.URL, "config"); err != nil {
+			return err
+		}
+	}
+	return nil
+}
