@@ -102,10 +102,10 @@ func allocated(f func()) uint64 {
 	return after.TotalAlloc - before.TotalAlloc
 }
 
-// TestWorstCaseMemory: four times the text takes some four times the memory (16
-// would be quadratic; buffers that double make it up to 8),
-// and never more than a fixed multiple of the text. (Time is the business of
-// BenchmarkWorstCase: it is no test.)
+// TestWorstCaseMemory: four times the text takes some four times the memory
+// (buffers that double make it up to eight; sixteen would be quadratic), and
+// never more than a fixed multiple of the text. Time is the business of
+// BenchmarkWorstCase.
 func TestWorstCaseMemory(t *testing.T) {
 	const small, large = 128 << 10, 512 << 10
 	smaller := worstTexts(small)
