@@ -1,0 +1,224 @@
+package index
+
+import (
+	"math"
+	"net/url"
+	"slices"
+	"strings"
+	"unicode/utf8"
+	"unique"
+
+	"github.com/witan-adp/witan/adp"
+	"github.com/witan-adp/witan/internal/web"
+)
+
+// Bounds of what one query may ask for: a text search looks at every room.
+const (
+	maxText  = 1024 // bytes of q or keyword
+	maxWords = 16
+)
+
+// anyStatus has a bit for each status.
+const anyStatus = 1<<4 - 1
+
+// filter is a query, parsed. A zero value of a part asks for nothing.
+type filter struct {
+	mask, want uint32 // of the bits of a row
+	origins    []unique.Handle[string]
+	creator    unique.Handle[string]
+	primary    unique.Handle[string]
+	language   string // with its subtags
+	tag, typ   string
+	tagMark    uint64
+	typeMark   uint64
+	in         uint8 // the statuses asked for, 1<<status
+	joinable   string
+	after      int64 // start_time is more
+	before     int64 // end_time is less
+	keyword    string
+	words      []word
+
+	order order
+	limit int
+	from  *cursor // after what the page begins
+	list  string  // kind of the cursors: the same for all pages of one list
+	kept  url.Values
+}
+
+// params reads parameters by name and keeps the first error.
+type params struct {
+	q    url.Values
+	kept url.Values // what was read; unknown parameters are ignored
+	err  error
+}
+
+func (p *params) refuse(name, format string, args ...any) {
+	if p.err == nil {
+		p.err = adp.Errorf(adp.InvalidRequest, "Query parameter %q "+format, append([]any{name}, args...)...).With("parameter", name)
+	}
+}
+
+// text is the value of a parameter that is there once and is not empty.
+func (p *params) text(name string) (string, bool) {
+	if !p.q.Has(name) {
+		return "", false
+	}
+	s, err := web.String(p.q, name)
+	switch {
+	case err != nil:
+		if p.err == nil {
+			p.err = err
+		}
+	case s == "":
+		p.refuse(name, "is empty; give a value or leave it out.")
+	case !utf8.ValidString(s):
+		p.refuse(name, "is not UTF-8.")
+	}
+	if p.err != nil {
+		return "", false
+	}
+	p.kept.Set(name, s)
+	return s, true
+}
+
+// oneOf is the value of a parameter that takes only some words.
+func (p *params) oneOf(name string, words ...string) (string, bool) {
+	s, ok := p.text(name)
+	if ok && !slices.Contains(words, s) {
+		p.refuse(name, "is %.60q; give one of %s.", s, strings.Join(words, ", "))
+		return "", false
+	}
+	return s, ok
+}
+
+func (p *params) time(name string, absent int64) int64 {
+	if _, ok := p.text(name); !ok {
+		return absent
+	}
+	n, err := web.Int64(p.q, name, -adp.MaxInt, adp.MaxInt, absent)
+	if err != nil && p.err == nil {
+		p.err = err
+	}
+	return n
+}
+
+// known filters by one of the fields of a row's bits.
+func (f *filter) known(p *params, name string, words []string, at int) {
+	if s, ok := p.oneOf(name, words...); ok {
+		f.mask |= field << at
+		f.want |= code(words, s, at)
+	}
+}
+
+// parseRooms reads the query of GET /v1/index/rooms.
+func parseRooms(q url.Values, cursors *web.Cursors) (*filter, error) {
+	p := &params{q: q, kept: url.Values{}}
+	f := &filter{mask: isLive, want: isLive}
+	f.common(p)
+	f.host(p)
+	f.known(p, "visibility", visibilities, visibilityAt)
+	f.known(p, "verdict", verdicts, verdictAt)
+	f.known(p, "state", states, stateAt)
+	f.known(p, "attested", attesteds, attestedAt)
+	f.joinable, _ = p.oneOf("joinable", "true", "false")
+	if s, ok := p.text("types"); ok {
+		if !isTypeName(s) {
+			p.refuse("types", "is no type name; give one like \"poll.create\".")
+		}
+		f.typ, f.typeMark = s, markOf(s)
+	}
+	if s, ok := p.text("q"); ok {
+		switch f.words = wordsOf(s); {
+		case len(s) > maxText || len(f.words) > maxWords:
+			p.refuse("q", "asks for too much; give up to %d words in %d bytes.", maxWords, maxText)
+		case len(f.words) == 0:
+			p.refuse("q", "has no word to search for.")
+		}
+		// the longest is most likely the rarest, and settles most rooms
+		slices.SortStableFunc(f.words, func(a, b word) int { return len(b.text) - len(a.text) })
+	}
+	if s, ok := p.oneOf("sort", "activity", "start"); ok && s == "start" {
+		f.order = byStart
+	}
+	return f.page(p, cursors, "index/rooms", 20, 200)
+}
+
+// parsePublic reads the query of GET /v1/rooms/public (ADP §18).
+func parsePublic(q url.Values, cursors *web.Cursors) (*filter, error) {
+	p := &params{q: q, kept: url.Values{}}
+	f := &filter{mask: isLive | isOwn, want: isLive | isOwn, order: byID}
+	f.common(p)
+	return f.page(p, cursors, "rooms/public", 20, 100)
+}
+
+// common reads the filters of ADP §18.
+func (f *filter) common(p *params) {
+	f.in = anyStatus
+	if s, ok := p.oneOf("status", statuses...); ok {
+		f.in = 1 << slices.Index(statuses, s)
+	}
+	if s, ok := p.text("tag"); ok {
+		f.tag, f.tagMark = s, markOf(s)
+	}
+	if s, ok := p.text("keyword"); ok {
+		if f.keyword = fold(s); len(s) > maxText {
+			p.refuse("keyword", "has %d bytes; give up to %d.", len(s), maxText)
+		}
+	}
+	if s, ok := p.text("creator"); ok {
+		if !adp.IsAgentID(s) {
+			p.refuse("creator", "is no Agent ID; give did:agent: and 43 base64url characters.")
+		}
+		f.creator = unique.Make(s)
+	}
+	if s, ok := p.text("language"); ok {
+		s = strings.ToLower(s)
+		f.primary = unique.Make(primary(s))
+		if strings.Contains(s, "-") { // else "en" also means en-GB
+			f.language = s
+		}
+	}
+	f.after = p.time("starts_after", math.MinInt64)
+	f.before = p.time("ends_before", math.MaxInt64)
+}
+
+// page reads limit and cursor, which are not part of what makes the list.
+func (f *filter) page(p *params, cursors *web.Cursors, list string, def, max int) (*filter, error) {
+	f.list = list + "?" + p.kept.Encode()
+	p.text("limit")
+	text, continued := p.text("cursor")
+	if p.err != nil {
+		return nil, p.err
+	}
+	var err error
+	if f.limit, err = web.Limit(p.q, def, max); err != nil {
+		return nil, err
+	}
+	if continued {
+		if f.from, err = openCursor(cursors, f.list, text); err != nil {
+			return nil, err
+		}
+	}
+	p.kept.Del("cursor")
+	f.kept = p.kept
+	return f, nil
+}
+
+// isTypeName keeps the pattern of wire-facts §2: two or more parts between
+// dots, each of a-z, 0-9, _ and -, and starting with neither of the last two.
+func isTypeName(s string) bool {
+	if len(s) > 128 || !strings.Contains(s, ".") {
+		return false
+	}
+	for part := range strings.SplitSeq(s, ".") {
+		if part == "" || part[0] == '_' || part[0] == '-' {
+			return false
+		}
+		for _, c := range []byte(part) {
+			if !('a' <= c && c <= 'z' || '0' <= c && c <= '9' || c == '_' || c == '-') {
+				return false
+			}
+		}
+	}
+	return true
+}
