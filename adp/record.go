@@ -79,6 +79,9 @@ func ParseRecord(v Value) (*Record, error) {
 	if claimed, err := DecodeHash(r.Hash); err != nil || claimed != r.computeHash() {
 		return nil, Errorf(InvalidEventHash, "the record hash does not match room_id, seq, pre_hash, envelope hash and received_at")
 	}
+	if r.Envelope.Protocol != Protocol { // signed for something else than a room
+		return nil, Errorf(InvalidEvent, "the event is of protocol %.60q, not of %s", r.Envelope.Protocol, Protocol)
+	}
 	// the signed room_id binds an event to one room; in another it is a forgery
 	if e := r.Envelope; e.Type != "room.create" && e.RoomID != r.RoomID {
 		return nil, Errorf(InvalidEvent, "the event was signed for room %.40q, not for this one", e.RoomID)

@@ -1,6 +1,7 @@
 package adp
 
 import (
+	"crypto/ed25519"
 	"encoding/json"
 	"math/rand/v2"
 	"strings"
@@ -139,4 +140,27 @@ func TestLeafData(t *testing.T) {
 		}
 	}()
 	(&Record{}).LeafData()
+}
+
+// What an agent signed for another protocol, or for another room, is no record
+// of this one: else a host could make it say there what it never said.
+func TestRecordOfSomethingElse(t *testing.T) {
+	key := ed25519.NewKeyFromSeed(make([]byte, 32))
+	for name, d := range map[string]Draft{
+		"another protocol": {Protocol: WitnessProtocol, Type: "room.create", CreatedAt: 1, Nonce: 1, Payload: map[string]any{}},
+		"another room":     {Protocol: Protocol, Type: "message.create", CreatedAt: 1, Nonce: 1, Payload: map[string]any{}, RoomID: "other", BaseSeq: 1, BaseHash: strings.Repeat("A", 43)},
+	} {
+		e, err := Sign(key, d)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := NewRecord(e, sampleRoom, 1, "", 5)
+		v, err := ScanDepth(r.JSON(), RecordDepth)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := ParseRecord(v); CodeOf(err) != InvalidEvent {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
 }
