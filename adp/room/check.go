@@ -2,6 +2,7 @@ package room
 
 import (
 	"errors"
+	"slices"
 
 	"github.com/witan-adp/witan/adp"
 	"github.com/witan-adp/witan/adp/types"
@@ -28,6 +29,7 @@ type Verdict struct {
 // accepting it makes, or with a coded *adp.Error; the state stays as it is.
 // ctx.Live must be set. The envelope must be authentic.
 func (s *State) Apply(e *adp.Envelope, ctx Context) (*Change, error) {
+	ctx.At = max(ctx.At, s.Clock)
 	c := checker{s: s, e: e, ctx: ctx, p: e.Payload, ch: &Change{}}
 	c.run()
 	if c.err != nil {
@@ -198,6 +200,9 @@ func (c *checker) run() {
 	c.size(def)
 }
 
+// mostMentions is the MUST of ADP §6, which no host's quota can widen.
+const mostMentions = 32
+
 // mentions keeps ADP §6: at most 32. Repeats, and mentions on room.create, are
 // only our choice (wire-facts §3.22).
 func (c *checker) mentions() {
@@ -205,9 +210,11 @@ func (c *checker) mentions() {
 	if !m.Exists() {
 		return
 	}
-	limit := 32
+	limit := mostMentions
 	if c.live() {
-		limit = c.ctx.Live.Limits.Mentions
+		if l := c.ctx.Live.Limits.Mentions; l > 0 && l < limit {
+			limit = l
+		}
 		if c.e.Type == Create {
 			c.fail(adp.InvalidEvent, "room.create carries no mentions")
 		}
@@ -215,7 +222,7 @@ func (c *checker) mentions() {
 			c.fail(adp.InvalidEvent, "event.mentions names an agent twice")
 		}
 	}
-	if limit > 0 && m.Len() > limit {
+	if m.Len() > limit {
 		c.fail(adp.InvalidEvent, "event.mentions may hold %d Agent IDs at most", limit)
 	}
 }
@@ -251,18 +258,32 @@ func (c *checker) anchor() {
 		}
 		return
 	}
-	if base == s.Head {
+	if len(s.Maybe) > 0 && c.maybeHead(base) {
+		c.doubt("the head is not known: an event before is of a type that is not")
 		return
 	}
-	for _, p := range s.Maybe {
-		if p == base {
-			return
-		}
+	if base == s.Head {
+		return
 	}
 	if c.err == nil {
 		c.err = adp.Errorf(adp.RoomHeadMismatch, "the room head is seq %d; read what came since base_seq %d, decide again and sign a new event", s.Head.Seq, base.Seq).
 			With("base_seq", base.Seq).With("base_hash", base.Hash).With("current_seq", s.Head.Seq).With("current_hash", s.Head.Hash)
 	}
+}
+
+// maybeHead tells whether a record may be the head, where records of unknown
+// class came after the last one that surely is. Past the bound of Maybe, every
+// record since may be.
+func (c *checker) maybeHead(base Position) bool {
+	s := c.s
+	if base == s.Head || slices.Contains(s.Maybe, base) {
+		return true
+	}
+	if len(s.Maybe) < maxMaybe || base.Seq <= s.Maybe[maxMaybe-1].Seq {
+		return false
+	}
+	h, ok := c.ctx.Chain.HashAt(base.Seq)
+	return ok && h == base.Hash
 }
 
 // phase keeps the table of ADP §14, State restrictions.
@@ -323,6 +344,10 @@ func (c *checker) custom(def *types.Definition) {
 		}
 		return
 	}
+	if _, member := c.s.Members[c.e.Actor]; member && !c.live() && c.s.Unresolved {
+		c.redefinable(def)
+		return
+	}
 	if def.Status == "disabled" {
 		c.fail(adp.TypeDisabled, "the type %s is disabled in this room", c.e.Type)
 	}
@@ -338,6 +363,16 @@ func (c *checker) custom(def *types.Definition) {
 	}
 }
 
+// redefinable judges an event whose definition an import that is not at hand
+// may have replaced, all but its kind: what the definition forbids is then no
+// proof of a violation.
+func (c *checker) redefinable(def *types.Definition) {
+	role := c.s.Members[c.e.Actor].Role
+	if def.Status == "disabled" || c.e.Actor != c.s.Creator && !def.MayRole(role) || def.Check(c.p) != nil {
+		c.doubt("a type pack that is not at hand may have redefined " + def.Type)
+	}
+}
+
 // size keeps the payload quota (ADP §21), which a type's hint moves within the
 // ceiling. A quota is never a violation.
 func (c *checker) size(def *types.Definition) {
@@ -347,7 +382,10 @@ func (c *checker) size(def *types.Definition) {
 	l := c.ctx.Live.Limits
 	limit := l.PayloadBytes
 	if def != nil && def.MaxPayload > 0 {
-		limit = min(def.MaxPayload, l.PayloadCeiling)
+		limit = def.MaxPayload
+		if l.PayloadCeiling > 0 {
+			limit = min(limit, l.PayloadCeiling)
+		}
 	}
 	if n := int64(len(c.p.Raw())); limit > 0 && n > limit {
 		c.fail(adp.PayloadTooLarge, "the canonical payload has %d bytes; %s may have %d", n, c.e.Type, limit)
@@ -364,6 +402,7 @@ func (c *checker) define(entries []adp.Value) {
 			if c.live() {
 				return
 			}
+			c.ch.Unresolved = true // as for a list that does not resolve
 			continue
 		}
 		decls = append(decls, d)

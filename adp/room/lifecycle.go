@@ -1,6 +1,8 @@
 package room
 
 import (
+	"bytes"
+
 	"github.com/witan-adp/witan/adp"
 )
 
@@ -19,7 +21,7 @@ func (c *checker) create() {
 		k.Visibility = v
 	}
 	if e := c.p.Get("extra"); e.Kind() == adp.Object {
-		k.Extra = e.Raw()
+		k.Extra = bytes.Clone(e.Raw()) // the text may be lent, and a state lives on
 	}
 	if k.StartTime >= k.EndTime {
 		c.fail(adp.InvalidEvent, "start_time must be earlier than end_time")
@@ -90,7 +92,7 @@ func (k *Contract) setPolicy(v adp.Value) {
 	if v.Len() == 0 {
 		return
 	}
-	k.PolicyJSON = v.Raw()
+	k.PolicyJSON = bytes.Clone(v.Raw())
 	for m := range v.Get("moderator_agent_ids").Elements() {
 		if id, err := adp.ParseAgentID(m.Text()); err == nil {
 			k.Policy.Moderators = append(k.Policy.Moderators, id)

@@ -83,13 +83,10 @@ func (c *checker) byRequest(id string, r types.Role) string {
 		}
 		status = known.Status
 		q = ReviewedRequest{known.Applicant, known.ApprovedRole, known.Perspective, known.ExpiresAt, known.Consumed}
-	case s.Contract.Visibility != Public:
-		c.fail(adp.JoinRequestNotFound, "no review in the chain approves this request")
+	case !s.AutoApproves(a, r):
+		c.fail(adp.JoinRequestNotApproved, "no review in the chain approves this request, and it is not one that a public room approves by itself")
 		return ""
-	case r == "moderator" && !slices.Contains(s.Contract.Policy.Moderators, a):
-		c.fail(adp.JoinRequestNotApproved, "a request for moderator is not approved without a review, unless the policy lists the agent")
-		return ""
-	default: // ADP §11: a public room may approve by itself and leave no record
+	default: // the approval is an HTTP resource and left no record
 		c.doubt("the join rests on an approval that left no record")
 		return ""
 	}
@@ -104,10 +101,19 @@ func (c *checker) byRequest(id string, r types.Role) string {
 		c.fail(adp.JoinRequestExpired, "the join request has expired; make a new one")
 	case q.Role != r:
 		c.fail(adp.JoinRequestRoleMismatch, "the request was approved for the role %s", q.Role)
+	case !reviewed && !s.AutoApproves(a, r): // it rests on a policy that has changed since
+		c.fail(adp.JoinRequestNotApproved, "the host's own approval no longer stands: the policy has changed; make a new request, for review")
 	}
 	q.Consumed = true
 	c.ch.RequestID, c.ch.Request = id, q
 	return q.Perspective
+}
+
+// AutoApproves tells whether a host may approve a join request without a review
+// (ADP §11): in public rooms, except for the banned, and for moderators whom the
+// policy does not list.
+func (s *State) AutoApproves(a adp.AgentID, r types.Role) bool {
+	return s.Contract.Visibility == Public && !s.Banned[a] && (r != "moderator" || slices.Contains(s.Contract.Policy.Moderators, a))
 }
 
 // review keeps ADP §11.

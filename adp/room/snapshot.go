@@ -3,6 +3,8 @@ package room
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/witan-adp/witan/adp"
 	"github.com/witan-adp/witan/adp/types"
@@ -39,9 +41,7 @@ const snapshotVersion = 1
 func (s *State) Snapshot() ([]byte, error) {
 	d := snapshot{snapshotVersion, s.RoomID, s.Genesis, s.Creator, s.CreatedAt, s.Contract, s.Closed, s.Cancelled, s.Last, s.PreHash,
 		s.ReceivedAt, s.Clock, s.Head, s.Members, nil, s.Requests, nil, s.Registered, s.External, s.Unresolved, s.Maybe}
-	for a := range s.Banned {
-		d.Banned = append(d.Banned, a)
-	}
+	d.Banned = slices.Sorted(maps.Keys(s.Banned)) // equal states, equal bytes
 	for _, t := range s.Registry.All() {
 		d.Types = append(d.Types, t.JSON())
 	}

@@ -104,6 +104,9 @@ type State struct {
 	speakers int64
 }
 
+// maxMaybe bounds Maybe.
+const maxMaybe = 1024
+
 // New is a room before its first record.
 func New(roomID string) *State {
 	return &State{RoomID: roomID, Members: map[adp.AgentID]Member{}, Banned: map[adp.AgentID]bool{}, Requests: map[string]ReviewedRequest{}}
@@ -210,7 +213,7 @@ func (s *State) Advance(r *adp.Record, ch *Change) error {
 	s.Clock = max(s.Clock, r.ReceivedAt)
 	switch {
 	case ch.maybe:
-		if len(s.Maybe) < 1024 {
+		if len(s.Maybe) < maxMaybe {
 			s.Maybe = append(s.Maybe, s.Last)
 		}
 	case ch.Class.MovesHead():
