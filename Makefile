@@ -1,0 +1,30 @@
+# make run    build ./witan and start it with defaults
+# make test   everything that must hold (scripts/test.sh says what)
+# make demo   two daemons: a discussion, mirroring, index, archive, attestation; then the host is stopped
+# make bench  the gates of speed, as ratios
+# make fuzz   every fuzz target for FUZZTIME (1m)
+
+.PHONY: build run test demo bench fuzz clean
+.DEFAULT_GOAL := build
+
+build:
+	go build -o witan .
+
+run: build
+	./witan serve
+
+test:
+	scripts/test.sh
+
+demo: build
+	scripts/demo.sh
+
+bench:
+	scripts/bench.sh
+
+fuzz:
+	scripts/fuzz.sh
+
+clean:
+	rm -f witan
+	go clean -testcache

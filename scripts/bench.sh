@@ -1,0 +1,61 @@
+#!/usr/bin/env bash
+# The gates of speed, each a ratio of two things measured in the same run, since absolute times say more about
+# the machine than about the code. ROUNDS (default 5) runs are interleaved; the median of each counts.
+# ALL=1 runs every other Go benchmark after them. Run it on a quiet machine; a MISS is a note, not an error.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+rounds=${ROUNDS:-5}
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+go test -c -o "$work/adp.test" ./adp
+go test -c -o "$work/store.test" ./internal/store
+adp() { (cd adp && "$work/adp.test" -test.run '^$' "$@"); }
+store() { (cd internal/store && "$work/store.test" -test.run '^$' "$@"); }
+
+for round in $(seq "$rounds"); do
+  printf 'round %d of %d\n' "$round" "$rounds" >&2
+  adp -test.cpu 1 -test.bench '^(BenchmarkRatios|BenchmarkVerifyRecord)$'
+  adp -test.cpu 2 -test.bench '^BenchmarkVerifyRecordParallel$'
+  store -test.cpu 2 -test.bench '^(BenchmarkAppendOneByOne|BenchmarkAppend64Writers|BenchmarkRawFile64)$'
+done >"$work/out"
+
+awk -v rounds="$rounds" '
+  # median of the value that stands before a unit in the lines of one benchmark
+  function median(bench, unit,    i, j, n, t, v) {
+    n = count[bench, unit]
+    if (n != rounds) { printf "no result for %s %s\n", bench, unit; bad = 1; exit }
+    for (i = 1; i <= n; i++) v[i] = value[bench, unit, i]
+    for (i = 2; i <= n; i++) for (j = i; j > 1 && v[j] < v[j-1]; j--) { t = v[j]; v[j] = v[j-1]; v[j-1] = t }
+    return n % 2 ? v[(n+1)/2] : (v[n/2] + v[n/2+1]) / 2
+  }
+  function gate(what, got, sign, limit,    ok) {
+    ok = sign == "<=" ? got <= limit : got >= limit
+    if (!ok) missed++
+    printf "%-62s %7.2f  %s %-5s %s\n", what, got, sign, limit, ok ? "PASS" : "MISS"
+  }
+  /^Benchmark/ {
+    name = $1
+    sub(/^Benchmark/, "", name)
+    sub(/-[0-9]+$/, "", name)
+    for (i = 3; i < NF; i += 2) value[name, $(i+1), ++count[name, $(i+1)]] = $i
+  }
+  END {
+    printf "\n%-62s %7s  %-8s\n", "gate", "ratio", "limit"
+    gate("full verify of a record / bare Ed25519 verify", median("Ratios", "full/bare"), "<=", 1.25)
+    gate("all but the signature / bare Ed25519 verify", median("Ratios", "nosig/bare"), "<=", 0.15)
+    gate("two cores / one core, full verify", median("VerifyRecord", "ns/op") / median("VerifyRecordParallel", "ns/op"), ">=", 1.8)
+    one = median("AppendOneByOne", "records/s"); many = median("Append64Writers", "records/s")
+    gate("durable append, 64 writers / one by one", many / one, ">=", 10)
+    gate("durable append, 64 writers / the raw file", many / median("RawFile64", "records/s"), ">=", 0.4)
+    printf "\nfor the record: all but the signature, members shuffled: %.2f of a bare verify\n", median("Ratios", "shuffled/bare")
+    printf "durable appends: %d/s one by one, %d/s with 64 writers; a bare verify is the unit of the first two lines\n", one, many
+    if (missed) printf "%d missed: other work on the machine moves these numbers; run it again alone before believing it\n", missed
+    exit bad
+  }' "$work/out"
+
+if [ -n "${ALL:-}" ]; then
+  printf '\n'
+  go test -run '^$' -bench . ./...
+fi

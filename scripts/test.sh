@@ -1,0 +1,62 @@
+#!/usr/bin/env bash
+# Everything that must hold: format, vet, lint, known vulnerabilities, build, all Go tests with the race
+# detector, and the conformance suites against the built binary. Installs nothing outside of the Go cache.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+STATICCHECK=honnef.co/go/tools/cmd/staticcheck@v0.8.2
+GOVULNCHECK=golang.org/x/vuln/cmd/govulncheck@v1.9.0
+suites=../shared/conformance
+
+work=$(mktemp -d)
+# shellcheck source=scripts/lib.sh
+. scripts/lib.sh
+step() { printf '\n== %s\n' "$*"; }
+skipped=()
+skip() { printf 'skipped: %s\n' "$*"; skipped+=("$*"); }
+
+step gofmt
+unformatted=$(gofmt -l .)
+[ -z "$unformatted" ] || die "not formatted (gofmt -w): $unformatted"
+
+step go vet
+go vet ./...
+
+step staticcheck
+go run "$STATICCHECK" ./...
+
+step govulncheck
+go run "$GOVULNCHECK" -version >/dev/null
+if found=$(go run "$GOVULNCHECK" ./... 2>&1); then
+  tail -n 3 <<<"$found"
+elif grep -q '^govulncheck: fetching vulnerabilities:' <<<"$found"; then
+  skip "the vulnerability database cannot be reached"
+else
+  printf '%s\n' "$found"
+  die "govulncheck"
+fi
+
+step go build
+go build -o witan .
+
+step go test -race
+go test -race ./...
+
+step "conformance: one host, asked from outside"
+if [ ! -f "$suites/host.test.mjs" ]; then
+  skip "there is no $suites"
+elif ! command -v node >/dev/null || [ "$(node -p 'process.versions.node.split(".")[0]')" -lt 20 ]; then
+  skip "the conformance suites need node 20 or newer"
+else
+  start host
+  BASE=$origin node --test --test-reporter=spec "$suites/host.test.mjs" ||
+    { tail -n 20 "$work/host.log" >&2; die "host.test.mjs"; }
+  kill -TERM "$pid"
+  wait "$pid" || die "the daemon did not stop in order: exit $?"
+
+  step "conformance: a host and its mirror"
+  WITAN=$PWD/witan node --test --test-reporter=spec "$suites/federation.test.mjs"
+fi
+
+printf '\nall passed\n'
+for s in "${skipped[@]}"; do printf 'skipped: %s\n' "$s"; done
