@@ -1,0 +1,172 @@
+package mirror
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+
+	"github.com/witan-adp/witan/adp"
+	"github.com/witan-adp/witan/adp/room"
+	"github.com/witan-adp/witan/internal/replica"
+)
+
+const (
+	maxManifest = 16 << 20
+	// How many looks a host gets to offer an archive of a room that is over: one
+	// that knows no archives at all needs fewer.
+	looksForArchive   = 4
+	looksWithoutRoute = 2
+)
+
+// complete adopts the archive of a room that the host says is over, or makes it.
+// All that the host lists is held.
+func (h *host) complete(ctx context.Context, v *roomView, r *replica.Replica) error {
+	now := h.m.o.Now()
+	var status room.Status
+	if err := r.View(ctx, func(s *room.State) { status = s.StatusAt(now) }); err != nil {
+		return local(err)
+	}
+	switch status {
+	case room.Cancelled: // no archive is made of it (ADP §19)
+		return h.done(r, false)
+	case room.Ended:
+	default: // by the records it goes on, at least by our clock
+		h.later(v)
+		return nil
+	}
+	if r.Row().Archived {
+		return h.done(r, true)
+	}
+	claim, err := h.manifest(ctx, v)
+	if err != nil {
+		return err
+	}
+	switch {
+	case claim == nil && !h.lastLook(v):
+		h.later(v)
+		return nil
+	case claim != nil && claim.BundleCID != "":
+		if err = r.AdoptArchive(ctx, claim); errors.Is(err, replica.ErrMismatch) {
+			return h.mismatch(r, claim.JSON(), err)
+		}
+	default:
+		if claim != nil {
+			sum, err := r.Summary(ctx)
+			if err != nil {
+				return local(err)
+			}
+			if err := claim.Check(sum); err != nil {
+				return h.mismatch(r, claim.JSON(), fmt.Errorf("%w: %w", replica.ErrMismatch, err))
+			}
+		}
+		// at a time that all mirrors agree on, so that their archives do
+		_, err = r.MakeArchive(ctx, h.api()+"/rooms/"+v.id, now, r.Row().At)
+	}
+	if err != nil {
+		return local(err)
+	}
+	return h.done(r, true)
+}
+
+// later looks at a room again in a while.
+func (h *host) later(v *roomView) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	v.next = h.m.o.Now() + h.m.o.PollMin.Milliseconds()
+}
+
+// lastLook counts the looks for an archive.
+func (h *host) lastLook(v *roomView) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return v.archive >= looksForArchive
+}
+
+// manifest reads what the host offers as the archive: nil when it offers nothing
+// that can be read.
+func (h *host) manifest(ctx context.Context, v *roomView) (*adp.Claim, error) {
+	resp, err := h.get(ctx, h.api()+"/rooms/"+v.id+"/archive", maxManifest, apiType)
+	var s *statusError
+	look := 1
+	switch {
+	case errors.As(err, &s):
+		if s.status == http.StatusNotFound || s.status == http.StatusNotImplemented || s.status == http.StatusMethodNotAllowed || s.status == http.StatusGone {
+			look = looksForArchive / looksWithoutRoute
+		}
+	case err != nil:
+		return nil, err
+	default:
+		claim, err := adp.ParseClaim(resp.Body)
+		if err == nil {
+			return claim, nil
+		}
+		h.m.log.Debug("an archive cannot be read", "origin", h.origin, "room", v.id, "error", err)
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	v.archive += look
+	return nil, nil
+}
+
+// mismatch stops a room whose archive does not fit its records.
+func (h *host) mismatch(r *replica.Replica, theirs []byte, cause error) error {
+	row := r.Row()
+	reason := fmt.Sprintf("seq %d: %v", row.Seq, cause)
+	if row.Verdict == replica.ArchiveMismatch && row.Reason == reason {
+		return stuck(reason)
+	}
+	if err := h.m.observe(KindArchiveMismatch, r, row.Seq, reason, rawSide(theirs)); err != nil {
+		return err
+	}
+	err := h.m.save(r, nil, func(row *replica.Row) bool {
+		if row.Verdict != replica.Forked && row.Verdict != replica.Equivocated {
+			row.Verdict, row.Reason = replica.ArchiveMismatch, reason
+		}
+		return true
+	})
+	if err != nil {
+		return err
+	}
+	return stuck(reason)
+}
+
+// grown stops a room to which its host added after the archive was made: what
+// was archived, and perhaps attested, stays.
+func (h *host) grown(r *replica.Replica, bad *badRecord) error {
+	return h.mismatch(r, bad.raw, errors.New("the host added a record after the archive was made"))
+}
+
+func rawSide(raw []byte) []json.RawMessage {
+	if len(raw) > sideBytes || !json.Valid(raw) {
+		short, _ := json.Marshal(string(raw[:min(len(raw), sideBytes)]))
+		raw = short
+	}
+	return []json.RawMessage{raw}
+}
+
+// done marks a room as complete and tells the others.
+func (h *host) done(r *replica.Replica, archived bool) error {
+	err := h.m.save(r, nil, func(row *replica.Row) bool {
+		if row.State == replica.Complete {
+			return false
+		}
+		row.State = replica.Complete
+		if row.Verdict == replica.ArchiveMismatch {
+			row.Verdict = ""
+		}
+		if row.Verdict == "" {
+			row.Reason = ""
+		}
+		return true
+	})
+	if err != nil {
+		return err
+	}
+	r.Wake() // live streams of a room that is over end
+	if archived {
+		h.m.o.Completed(r)
+	}
+	return nil
+}

@@ -1,0 +1,386 @@
+package mirror
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/time/rate"
+
+	"github.com/witan-adp/witan/adp"
+	"github.com/witan-adp/witan/internal/fetch"
+	"github.com/witan-adp/witan/internal/keys"
+	"github.com/witan-adp/witan/internal/store"
+)
+
+// States of a host.
+const (
+	Following  = "following"
+	BackingOff = "backing-off"
+	Paused     = "paused"
+	Blocked    = "blocked"
+	Gone       = "gone"
+	Rebound    = "rebound"
+)
+
+// hostRow is what the store keeps of a host.
+type hostRow struct {
+	Origin   string `json:"origin"`
+	Source   string `json:"source"`
+	State    string `json:"state"`
+	Since    int64  `json:"since"`
+	Reason   string `json:"reason,omitempty"`
+	NextTry  int64  `json:"next_try,omitempty"`
+	Paused   bool   `json:"paused,omitempty"`
+	SyncedAt int64  `json:"synced_at,omitempty"`
+	API      string `json:"api,omitempty"` // as its discovery document says
+}
+
+// host is one origin that is followed.
+type host struct {
+	m       *Mirror
+	origin  string
+	limiter *rate.Limiter
+	slots   chan struct{} // rooms in work
+	wake    chan struct{} // look again now
+	stir    chan struct{} // there is news: look again soon
+	waiting atomic.Int64  // rooms that wait for a slot
+	jobs    sync.WaitGroup
+
+	stop    context.CancelFunc // nil before the loop runs; set under Mirror.mu
+	stopped chan struct{}
+
+	// only the loop
+	quiet      time.Duration // present pause between looks
+	failures   int           // in a row
+	discovered int64         // when discovery is due again
+	keysDue    int64         // when the did:web document is
+
+	mu         sync.Mutex // after Mirror.mu, before any replica
+	row        hostRow
+	rooms      map[string]*roomView
+	restricted map[string]string // restricted rooms listed, with a digest of what was said
+	held       int64             // Unix ms until which the host asked not to be asked
+	note       string            // what is odd without being a failure
+}
+
+func (m *Mirror) newHost(row hostRow) *host {
+	burst := max(1, int(m.o.RequestsPerSecond))
+	h := &host{m: m, origin: row.Origin, limiter: rate.NewLimiter(rate.Limit(m.o.RequestsPerSecond), burst), row: row,
+		slots: make(chan struct{}, m.o.ConcurrencyPerHost), wake: make(chan struct{}, 1), stir: make(chan struct{}, 1),
+		rooms: map[string]*roomView{}, restricted: map[string]string{}, quiet: m.o.PollMin}
+	for _, r := range m.o.Replicas.Of(row.Origin) {
+		v := h.rooms[r.RoomID]
+		if v == nil {
+			v = &roomView{id: r.RoomID, limit: pageRecords}
+			h.rooms[r.RoomID] = v
+		}
+		if v.r == nil || r.ID > v.r.ID { // the newest is the one that the host tells now
+			v.r = r
+		}
+		if row.SyncedAt >= r.Row().At {
+			r.SyncedAt.Store(row.SyncedAt)
+		}
+	}
+	return h
+}
+
+// update changes the row and stores it.
+func (h *host) update(change func(*hostRow)) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	next := h.row
+	change(&next)
+	value, err := json.Marshal(next)
+	if err != nil {
+		return err
+	}
+	var b store.Batch
+	b.Put(store.Host(h.origin), value)
+	if err := h.m.o.Store.Commit(&b); err != nil {
+		return fmt.Errorf("mirror: keep the state of %s: %w", h.origin, err)
+	}
+	h.row = next
+	return nil
+}
+
+func (h *host) forget() error {
+	var b store.Batch
+	b.Delete(store.Host(h.origin))
+	if err := h.m.o.Store.Commit(&b); err != nil {
+		return fmt.Errorf("mirror: forget %s: %w", h.origin, err)
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for id := range h.restricted {
+		h.m.o.Unlisted(h.origin, id)
+	}
+	return nil
+}
+
+func (h *host) pause(on bool) error {
+	err := h.update(func(row *hostRow) {
+		row.Paused = on
+		if row.State, row.Reason, row.NextTry = Following, "", 0; on {
+			row.State = Paused
+		}
+		row.Since = h.m.o.Now()
+	})
+	poke(h.wake)
+	return err
+}
+
+// reset forgets every wait.
+func (h *host) reset() {
+	h.mu.Lock()
+	h.held = 0
+	for _, v := range h.rooms {
+		v.next, v.look, v.retryAt, v.failures = 0, 0, 0, 0
+	}
+	h.mu.Unlock()
+	poke(h.wake)
+}
+
+func poke(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+func (h *host) api() string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.row.API != "" {
+		return h.row.API
+	}
+	return h.origin + "/v1"
+}
+
+func (h *host) status() HostStatus {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	s := HostStatus{Origin: h.origin, State: h.row.State, Since: h.row.Since, NextTry: h.row.NextTry, Reason: h.row.Reason, Source: h.row.Source}
+	if s.Reason == "" {
+		s.Reason = h.note
+	}
+	for _, v := range h.rooms {
+		if v.problem != "" {
+			s.Problems = append(s.Problems, RoomProblem{v.id, v.problem})
+		}
+	}
+	slices.SortFunc(s.Problems, func(a, b RoomProblem) int { return strings.Compare(a.RoomID, b.RoomID) })
+	s.Problems = s.Problems[:min(len(s.Problems), 20)]
+	return s
+}
+
+// run looks at the host again and again until ctx ends.
+func (h *host) run(ctx context.Context) {
+	defer h.jobs.Wait()
+	timer := time.NewTimer(rand.N(min(time.Second, h.m.o.PollMin) + 1))
+	defer timer.Stop()
+	var due time.Time
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-timer.C:
+		case <-h.wake:
+			h.failures, h.quiet = 0, h.m.o.PollMin
+		case <-h.stir:
+			h.quiet = h.m.o.PollMin
+			if soon := time.Now().Add(h.quiet); h.failures == 0 && soon.Before(due) {
+				due = soon
+				timer.Reset(h.quiet)
+			}
+			continue
+		}
+		h.mu.Lock()
+		paused := h.row.Paused
+		h.mu.Unlock()
+		wait := time.Duration(1 << 62)
+		if !paused {
+			news, err := h.poll(ctx)
+			if ctx.Err() != nil {
+				return
+			}
+			wait = h.pace(news, err)
+		}
+		due = time.Now().Add(wait)
+		timer.Reset(wait)
+	}
+}
+
+// pace takes the result of a look and says when the next one is due.
+func (h *host) pace(news bool, err error) time.Duration {
+	o := &h.m.o
+	if err == nil {
+		h.m.metrics.polls.WithLabelValues("ok").Inc()
+		h.failures = 0
+		if h.quiet = min(2*h.quiet, o.PollMax); news {
+			h.quiet = o.PollMin
+		}
+		state, reason := Following, ""
+		if o.Bindings != nil && o.Bindings.Rebound(h.origin) {
+			state, reason = Rebound, "its did:web document shows other keys that nobody vouched for; approve them or ask its operator"
+		}
+		h.enter(state, reason, 0)
+		return max(jitter(h.quiet), h.heldFor())
+	}
+	h.m.metrics.polls.WithLabelValues("failed").Inc()
+	if isLocal(err) {
+		h.m.log.Error("mirroring waits: the store does not take writes", "origin", h.origin, "error", err)
+		return jitter(o.PollMax)
+	}
+	h.failures++
+	h.discovered, h.keysDue = 0, 0 // the host may have become another one
+	if h.failures <= 2 {
+		h.m.log.Debug("a look at a host failed", "origin", h.origin, "error", err)
+		return max(jitter(o.PollMin), h.heldFor())
+	}
+	wait := o.BackoffMax
+	if n := h.failures - 3; n < 32 && o.BackoffMin<<n>>n == o.BackoffMin {
+		wait = min(o.BackoffMin<<n, o.BackoffMax)
+	}
+	wait = max(jitter(wait), h.heldFor())
+	h.enter(stateOf(err), err.Error(), o.Now()+wait.Milliseconds())
+	return wait
+}
+
+// enter changes the state of the host, stores it and logs it once.
+func (h *host) enter(state, reason string, nextTry int64) {
+	h.mu.Lock()
+	old := h.row
+	h.mu.Unlock()
+	if old.State == state && old.Reason == reason && old.NextTry == nextTry {
+		return
+	}
+	err := h.update(func(row *hostRow) {
+		if row.Paused { // paused meanwhile: the operator's word stands
+			return
+		}
+		if row.State != state {
+			row.Since = h.m.o.Now()
+		}
+		row.State, row.Reason, row.NextTry = state, reason, nextTry
+	})
+	if err != nil {
+		h.m.log.Error("the state of a host was not stored", "origin", h.origin, "error", err)
+	}
+	if old.State != state {
+		h.m.log.Info("a host changed its state", "origin", h.origin, "from", old.State, "to", state, "reason", reason)
+	}
+}
+
+func jitter(d time.Duration) time.Duration { return d*9/10 + rand.N(d/5+1) }
+
+// stateOf is the state of a host whose looks fail in this way.
+func stateOf(err error) string {
+	var s *statusError
+	switch kind := fetch.KindOf(err); {
+	case kind == fetch.Blocked || kind == fetch.BadURL:
+		return Blocked
+	case errors.As(err, &s) && s.discovery && (s.status == http.StatusNotFound || s.status == http.StatusGone):
+		return Gone
+	}
+	return BackingOff
+}
+
+// poll looks once at the host, and sets work on its rooms going.
+func (h *host) poll(ctx context.Context) (news bool, err error) {
+	now := h.m.o.Now()
+	if now >= h.discovered {
+		if err := h.discover(ctx); err != nil {
+			return false, err
+		}
+		h.discovered = now + time.Hour.Milliseconds()
+	}
+	if now >= h.keysDue {
+		if err := h.readKeys(ctx, now); err != nil {
+			return false, err
+		}
+	}
+	rooms, whole, err := h.list(ctx)
+	if err != nil {
+		return false, err
+	}
+	return h.compare(ctx, rooms, whole)
+}
+
+const (
+	maxDiscovery = 256 << 10
+	apiType      = "application/json"
+)
+
+// discover confirms that the origin is an ADP host, and where its API is.
+func (h *host) discover(ctx context.Context) error {
+	resp, err := h.get(ctx, h.origin+"/.well-known/agent-discourse", maxDiscovery, apiType)
+	if err != nil {
+		var s *statusError
+		if errors.As(err, &s) {
+			s.discovery = true
+		}
+		return err
+	}
+	v, err := adp.Scan(resp.Body)
+	if err != nil {
+		return fmt.Errorf("the discovery document: %w", err)
+	}
+	if !v.Get("protocol").Is(adp.Protocol) {
+		return fmt.Errorf("the discovery document is not of %s", adp.Protocol)
+	}
+	api := h.origin + "/v1"
+	if e := v.Get("endpoints").Get("api"); e.Exists() {
+		u, err := h.m.o.Fetch.CheckURL(e.Text())
+		if err != nil {
+			return fmt.Errorf("endpoints.api of the discovery document: %w", err)
+		}
+		if u.Scheme+"://"+u.Host != h.origin || u.RawQuery != "" {
+			return fmt.Errorf("endpoints.api of the discovery document is at %s://%s: mirror that origin instead", u.Scheme, u.Host)
+		}
+		api = strings.TrimRight(u.String(), "/")
+	}
+	if api == h.api() {
+		return nil
+	}
+	if err := h.update(func(row *hostRow) { row.API = api }); err != nil {
+		return local(err)
+	}
+	return nil
+}
+
+// readKeys reads the did:web document. A plain ADP host has none.
+func (h *host) readKeys(ctx context.Context, now int64) error {
+	h.keysDue = now + time.Hour.Milliseconds()
+	if h.m.o.Bindings == nil {
+		return nil
+	}
+	resp, err := h.get(ctx, h.origin+"/.well-known/did.json", keys.MaxDocument, "")
+	var s *statusError
+	switch {
+	case errors.As(err, &s):
+		if s.status != http.StatusNotFound && s.status != http.StatusGone {
+			h.keysDue = now + time.Minute.Milliseconds()
+		}
+		return nil
+	case err != nil:
+		return err
+	}
+	state, err := h.m.o.Bindings.Observe(h.origin, resp.Body, now)
+	if err != nil {
+		h.m.log.Warn("the did:web document of a host is not usable", "origin", h.origin, "error", err)
+		return nil
+	}
+	if state != keys.BindingSame {
+		h.m.log.Info("the keys of a host", "origin", h.origin, "binding", state)
+	}
+	return nil
+}

@@ -1,0 +1,349 @@
+// Package mirror follows the public rooms of other hosts: it finds them, reads
+// them from the first record on, checks every record again, keeps what is
+// authentic and linked, and says what was wrong with the rest. It needs nothing
+// but plain ADP on the other side (federation.md, "Mirroring a host").
+//
+// It contacts only origins that the operator named, save for the type packs that
+// a room imports by URI. It never writes to a host, never serves a record that it
+// did not verify, and never overwrites one: a host that tells another story gets
+// a verdict, and both stories are kept. One bad room never stops another, and
+// one bad host never stops another.
+//
+// What the rest of the daemon needs to know goes out through the functions in
+// Options; the package knows no other role.
+package mirror
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"runtime"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/witan-adp/witan/adp"
+	"github.com/witan-adp/witan/internal/fetch"
+	"github.com/witan-adp/witan/internal/keys"
+	"github.com/witan-adp/witan/internal/replica"
+	"github.com/witan-adp/witan/internal/store"
+	"github.com/witan-adp/witan/internal/web"
+)
+
+// Options say what to work with. Own, Replicas, Store and Fetch are required;
+// zero numbers take the defaults of the configuration.
+type Options struct {
+	Own          string // own origin: never mirrored
+	Replicas     *replica.Set
+	Store        *store.Store
+	Fetch        *fetch.Client
+	Bindings     *keys.Bindings // nil: no did:web document is read
+	AllowPrivate bool
+
+	PollMin, PollMax       time.Duration // pace of polling: after news, and when quiet
+	BackoffMin, BackoffMax time.Duration // of a host that fails
+	ConcurrencyPerHost     int
+	RequestsPerSecond      float64 // per host
+	RoomsPerHost           int
+	RecordsPerRoom         int64
+	BytesPerHost           int64 // of records; 0 = no limit
+
+	Now        func() int64 // Unix ms
+	Log        *slog.Logger
+	Registerer prometheus.Registerer // may be nil
+
+	// The functions may be nil. They are called from the goroutines of the
+	// mirror, never in a replica's turn, and should not block for long.
+
+	// Changed: records were committed, or verdict or state changed.
+	Changed func(r *replica.Replica)
+	// Listed: a host lists a restricted room, whose metadata is all that may be
+	// kept. Unlisted: it does so no more.
+	Listed   func(origin string, room adp.Value)
+	Unlisted func(origin, roomID string)
+	// Completed: the room has ended, all its records are verified, and its
+	// archive is adopted or made. At least once for a room.
+	Completed func(r *replica.Replica)
+	// Observed: something that others may want to see. At least once, with the
+	// same content, before the verdict is stored.
+	Observed func(o Observation)
+}
+
+func (o *Options) fill() {
+	set := func(d *time.Duration, def time.Duration) {
+		if *d <= 0 {
+			*d = def
+		}
+	}
+	set(&o.PollMin, time.Second)
+	set(&o.PollMax, time.Minute)
+	set(&o.BackoffMin, time.Minute)
+	set(&o.BackoffMax, 7*24*time.Hour)
+	o.PollMax, o.BackoffMax = max(o.PollMin, o.PollMax), max(o.BackoffMin, o.BackoffMax)
+	if o.ConcurrencyPerHost <= 0 {
+		o.ConcurrencyPerHost = 4
+	}
+	if o.RequestsPerSecond <= 0 {
+		o.RequestsPerSecond = 20
+	}
+	if o.RoomsPerHost <= 0 {
+		o.RoomsPerHost = 100_000
+	}
+	if o.RecordsPerRoom <= 0 {
+		o.RecordsPerRoom = 10_000_000
+	}
+	if o.Now == nil {
+		o.Now = func() int64 { return time.Now().UnixMilli() }
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	if o.Changed == nil {
+		o.Changed = func(*replica.Replica) {}
+	}
+	if o.Listed == nil {
+		o.Listed = func(string, adp.Value) {}
+	}
+	if o.Unlisted == nil {
+		o.Unlisted = func(string, string) {}
+	}
+	if o.Completed == nil {
+		o.Completed = func(*replica.Replica) {}
+	}
+	if o.Observed == nil {
+		o.Observed = func(Observation) {}
+	}
+}
+
+// Mirror follows hosts. It is safe for concurrent use.
+type Mirror struct {
+	o       Options
+	log     *slog.Logger
+	metrics *metrics
+	cursors *web.Cursors
+	cores   chan struct{} // bounds signature checks to the cores of the machine
+	packs   packMisses
+	cards   cards
+
+	// roomRetry is how long a room that is stuck waits when nothing changes at
+	// its host; packWait bounds the fetching of packs for one page.
+	roomRetry, packWait time.Duration
+
+	mu      sync.Mutex
+	hosts   map[string]*host
+	running context.Context // nil before Run
+	loops   sync.WaitGroup
+}
+
+// ErrUnknownHost: the origin is not one that the mirror follows.
+var ErrUnknownHost = errors.New("this host is not followed")
+
+// New reads the hosts that the store holds. They are followed once Run runs.
+func New(o Options) (*Mirror, error) {
+	o.fill()
+	m := &Mirror{o: o, log: o.Log, metrics: newMetrics(o.Registerer), cores: make(chan struct{}, runtime.GOMAXPROCS(0)),
+		roomRetry: 10 * time.Minute, packWait: 10 * time.Second, hosts: map[string]*host{}}
+	key, err := m.cursorKey()
+	if err != nil {
+		return nil, fmt.Errorf("mirror: %w", err)
+	}
+	m.cursors = web.NewCursors(key)
+	err = o.Store.View(func(r store.Reader) error {
+		from, to := store.HostRange()
+		var bad error
+		err := r.Scan(from, to, func(key, value []byte) bool {
+			var row hostRow
+			if bad = json.Unmarshal(value, &row); bad != nil {
+				bad = fmt.Errorf("host row %q: %w", key, bad)
+				return false
+			}
+			if row.Origin != o.Own {
+				m.hosts[row.Origin] = m.newHost(row)
+			}
+			return true
+		})
+		return errors.Join(err, bad)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("mirror: read the hosts: %w", err)
+	}
+	return m, nil
+}
+
+// cursorKey makes list cursors outlive a restart.
+func (m *Mirror) cursorKey() ([]byte, error) {
+	name := store.Meta("mirror-cursor-key")
+	key, ok, err := m.o.Store.Get(name)
+	if err != nil || ok {
+		return key, err
+	}
+	key = make([]byte, 32)
+	if _, err := rand.Read(key); err != nil {
+		return nil, err
+	}
+	var b store.Batch
+	b.Put(name, key)
+	return key, m.o.Store.Commit(&b)
+}
+
+// Run follows the hosts until ctx ends, and returns when nothing of it runs any
+// more. It is called once.
+func (m *Mirror) Run(ctx context.Context) error {
+	m.mu.Lock()
+	m.running = ctx
+	for _, h := range m.hosts {
+		m.start(h)
+	}
+	m.mu.Unlock()
+	<-ctx.Done()
+	m.loops.Wait()
+	return nil
+}
+
+// start begins the loop of a host. m.mu is held.
+func (m *Mirror) start(h *host) {
+	if m.running == nil || m.running.Err() != nil {
+		return
+	}
+	ctx, cancel := context.WithCancel(m.running)
+	h.stop, h.stopped = cancel, make(chan struct{})
+	m.loops.Go(func() {
+		defer close(h.stopped)
+		h.run(ctx)
+	})
+}
+
+// Add follows a host from now on, and after restarts. source says who asked:
+// flag, config or runtime. Adding a host again changes only its source.
+func (m *Mirror) Add(origin, source string) error {
+	origin, err := fetch.Origin(origin, m.o.AllowPrivate)
+	if err != nil {
+		return fmt.Errorf("mirror: %w", err)
+	}
+	if origin == m.o.Own {
+		return fmt.Errorf("mirror: %s is this daemon itself", origin)
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if h, ok := m.hosts[origin]; ok {
+		return h.update(func(row *hostRow) { row.Source = source })
+	}
+	h := m.newHost(hostRow{Origin: origin, Source: source, State: Following, Since: m.o.Now()})
+	if err := h.update(func(*hostRow) {}); err != nil {
+		return err
+	}
+	m.hosts[origin] = h
+	m.start(h)
+	return nil
+}
+
+// Remove follows a host no more. What was mirrored stays and is served.
+func (m *Mirror) Remove(origin string) error {
+	m.mu.Lock()
+	h, ok := m.hosts[origin]
+	delete(m.hosts, origin)
+	m.mu.Unlock()
+	if !ok {
+		return fmt.Errorf("%s: %w", origin, ErrUnknownHost)
+	}
+	if h.stop != nil {
+		h.stop()
+		<-h.stopped
+	}
+	return h.forget()
+}
+
+// Retry asks a host again at once, its stuck rooms included.
+func (m *Mirror) Retry(origin string) error {
+	return m.with(origin, func(h *host) error {
+		h.reset()
+		return nil
+	})
+}
+
+// Pause stops asking a host until Resume, also after restarts.
+func (m *Mirror) Pause(origin string) error {
+	return m.with(origin, func(h *host) error { return h.pause(true) })
+}
+
+// Resume ends a Pause.
+func (m *Mirror) Resume(origin string) error {
+	return m.with(origin, func(h *host) error { return h.pause(false) })
+}
+
+func (m *Mirror) with(origin string, fn func(*host) error) error {
+	m.mu.Lock()
+	h, ok := m.hosts[origin]
+	m.mu.Unlock()
+	if !ok {
+		return fmt.Errorf("%s: %w", origin, ErrUnknownHost)
+	}
+	return fn(h)
+}
+
+// Followed tells whether a host is followed, paused or not.
+func (m *Mirror) Followed(origin string) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	_, ok := m.hosts[origin]
+	return ok
+}
+
+// HostStatus is one host as /federation/v1/hosts shows it.
+type HostStatus struct {
+	Origin  string `json:"origin"`
+	State   string `json:"state"`
+	Since   int64  `json:"since"`              // Unix ms
+	NextTry int64  `json:"next_try,omitempty"` // Unix ms
+	Reason  string `json:"reason,omitempty"`
+	Rooms   int64  `json:"rooms"`
+	Records int64  `json:"records"`
+	Source  string `json:"source"`
+	// Problems names rooms that cannot be followed now, at most 20.
+	Problems []RoomProblem `json:"problems,omitempty"`
+}
+
+// RoomProblem says why a room cannot be followed.
+type RoomProblem struct {
+	RoomID string `json:"room_id"`
+	Reason string `json:"reason"`
+}
+
+// Hosts lists the followed hosts by origin.
+func (m *Mirror) Hosts() []HostStatus {
+	m.mu.Lock()
+	hosts := maps.Clone(m.hosts)
+	m.mu.Unlock()
+	rooms, records := map[string]int64{}, map[string]int64{}
+	for _, r := range m.o.Replicas.All() {
+		if _, ok := hosts[r.Origin]; ok {
+			rooms[r.Origin]++
+			records[r.Origin] += r.Row().Seq
+		}
+	}
+	list := make([]HostStatus, 0, len(hosts))
+	for _, origin := range slices.Sorted(maps.Keys(hosts)) {
+		s := hosts[origin].status()
+		s.Rooms, s.Records = rooms[origin], records[origin]
+		list = append(list, s)
+	}
+	return list
+}
+
+// RoomURL is the canonical URL of a room at its host, as far as the host's
+// discovery document has told.
+func (m *Mirror) RoomURL(origin, roomID string) string {
+	m.mu.Lock()
+	h, ok := m.hosts[origin]
+	m.mu.Unlock()
+	if !ok {
+		return origin + "/v1/rooms/" + roomID
+	}
+	return h.api() + "/rooms/" + roomID
+}

@@ -1,0 +1,99 @@
+package mirror
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/witan-adp/witan/adp"
+	"github.com/witan-adp/witan/internal/fetch"
+)
+
+// statusError is an answer that is not 2xx.
+type statusError struct {
+	path      string
+	status    int
+	code      string // error.code of ADP §20, when the answer has one
+	discovery bool
+}
+
+func (e *statusError) Error() string {
+	s := fmt.Sprintf("GET %s answers %d %s", e.path, e.status, http.StatusText(e.status))
+	if e.code != "" {
+		s += " (" + e.code + ")"
+	}
+	return s
+}
+
+// stuckError is a conclusion about a room: asking again is of no use before the
+// host shows something else, or some time has passed.
+type stuckError string
+
+func (e stuckError) Error() string { return string(e) }
+
+func stuck(reason string) error { return stuckError(reason) }
+
+// localError is a fault on our side, not of the host.
+type localError struct{ err error }
+
+func (e localError) Error() string { return e.err.Error() }
+func (e localError) Unwrap() error { return e.err }
+
+func local(err error) error { return localError{err} }
+
+func isLocal(err error) bool {
+	var e localError
+	return errors.As(err, &e)
+}
+
+// heldFor is how long the host asked not to be asked.
+func (h *host) heldFor() time.Duration {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return max(0, time.Duration(h.held-h.m.o.Now())*time.Millisecond)
+}
+
+// get asks the host, at the pace that it is allowed. Every status but 2xx is an
+// error; Retry-After holds back all requests to the host.
+func (h *host) get(ctx context.Context, url string, maxBytes int64, contentType string) (*fetch.Response, error) {
+	path := strings.TrimPrefix(url, h.origin)
+	if d := h.heldFor(); d > 0 {
+		return nil, fmt.Errorf("GET %s waits: the host asked not to be asked for %v", path, d.Round(time.Second))
+	}
+	if err := h.limiter.Wait(ctx); err != nil {
+		return nil, err
+	}
+	resp, err := h.m.o.Fetch.Do(ctx, fetch.Request{URL: url, MaxBytes: maxBytes, ContentType: contentType})
+	if err != nil {
+		var fe *fetch.Error
+		if errors.As(err, &fe) && fe.RetryAfter > 0 {
+			h.hold(fe.RetryAfter)
+		}
+		return nil, err
+	}
+	if resp.Status/100 == 2 {
+		return resp, nil
+	}
+	if resp.Status == http.StatusTooManyRequests || resp.Status == http.StatusServiceUnavailable {
+		if d, ok := fetch.RetryAfter(resp.Header, time.Now(), h.m.o.BackoffMax); ok {
+			h.hold(d)
+		}
+	}
+	e := &statusError{path: path, status: resp.Status}
+	if v, err := adp.Scan(resp.Body); err == nil {
+		if e.code = v.Get("error").Get("code").Text(); len(e.code) > 64 {
+			e.code = ""
+		}
+	}
+	return nil, e
+}
+
+func (h *host) hold(d time.Duration) {
+	d = min(d, h.m.o.BackoffMax)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.held = max(h.held, h.m.o.Now()+d.Milliseconds())
+}

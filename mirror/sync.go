@@ -1,0 +1,388 @@
+package mirror
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"sync"
+
+	"github.com/witan-adp/witan/adp"
+	"github.com/witan-adp/witan/adp/room"
+	"github.com/witan-adp/witan/adp/types"
+	"github.com/witan-adp/witan/internal/fetch"
+	"github.com/witan-adp/witan/internal/replica"
+)
+
+const (
+	pageRecords  = 1000
+	maxPage      = 32 << 20
+	pagesPerTurn = 20 // of one room before others get their turn
+	maxGeneses   = 8  // replicas of one room ID
+)
+
+func (h *host) replicaOf(v *roomView) *replica.Replica {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return v.r
+}
+
+// switchTo makes another replica the one that the host tells now; nil starts one.
+func (h *host) switchTo(v *roomView, r *replica.Replica) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	v.r = r
+}
+
+// sync brings a room to where the host lists it, or as far as this turn goes:
+// as long as nobody waits for the slot, to the end. While a page is judged and
+// stored, the next one is read and its signatures are checked.
+func (h *host) sync(ctx context.Context, v *roomView, l listedRoom) error {
+	r := h.replicaOf(v)
+	after := int64(0)
+	if r != nil {
+		if after = r.Row().Seq; l.seq > 0 && l.seq <= after {
+			return h.compareHeld(ctx, v, r, l)
+		}
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	caughtUp := false
+	next := h.ahead(ctx, v, after)
+	for pages := 0; pages < pagesPerTurn || h.waiting.Load() == 0; pages++ {
+		page := <-next
+		if page.err != nil {
+			return page.err
+		}
+		if len(page.recs) == 0 {
+			caughtUp = true
+			break
+		}
+		last := page.recs[len(page.recs)-1]
+		if follows := last.rec != nil && last.rec.Seq > page.after; follows && (l.seq == 0 || last.rec.Seq < l.seq) {
+			next = h.ahead(ctx, v, last.rec.Seq)
+		} else {
+			next = nil
+		}
+		n, bad, err := h.take(ctx, v, page.recs)
+		if r = h.replicaOf(v); n > 0 {
+			h.m.o.Changed(r)
+			poke(h.stir)
+		}
+		switch {
+		case err != nil:
+			return err
+		case bad != nil:
+			h.m.metrics.records.WithLabelValues("refused").Inc()
+			return h.border(ctx, v, r, bad)
+		case n == 0:
+			return fmt.Errorf("the host repeats a page of events behind seq %d", page.after)
+		}
+		if next == nil {
+			caughtUp = true
+			break
+		}
+	}
+	switch {
+	case r == nil:
+		return fmt.Errorf("the host lists the room and serves no records of it")
+	case !caughtUp:
+		poke(h.stir)
+		return nil
+	}
+	switch row := r.Row(); {
+	case row.Seq < l.seq:
+		return fmt.Errorf("the host lists seq %d and serves nothing behind seq %d", l.seq, row.Seq)
+	case row.Seq == l.seq && row.Hash != l.hash:
+		return h.compareHeld(ctx, v, r, l)
+	}
+	return h.settle(ctx, v, r, l)
+}
+
+// readPage is a page of events whose records have been checked.
+type readPage struct {
+	after int64
+	recs  []checked
+	err   error
+}
+
+// ahead reads and checks the records behind a seq.
+func (h *host) ahead(ctx context.Context, v *roomView, after int64) <-chan readPage {
+	out := make(chan readPage, 1)
+	h.jobs.Go(func() {
+		items, err := h.page(ctx, v, after)
+		out <- readPage{after, h.m.check(items), err}
+	})
+	return out
+}
+
+// page reads the records behind a seq. A page that is too large is asked for
+// again with fewer records.
+func (h *host) page(ctx context.Context, v *roomView, after int64) ([]element, error) {
+	h.mu.Lock()
+	limit := v.limit
+	h.mu.Unlock()
+	for {
+		body, err := h.events(ctx, v.id, after, limit)
+		if fetch.KindOf(err) == fetch.TooLarge && limit > 1 {
+			limit = max(1, limit/10)
+			continue
+		}
+		h.mu.Lock()
+		v.limit = min(limit*2, pageRecords)
+		h.mu.Unlock()
+		return body, err
+	}
+}
+
+func (h *host) events(ctx context.Context, id string, after int64, limit int) ([]element, error) {
+	resp, err := h.get(ctx, fmt.Sprintf("%s/rooms/%s/events?after_seq=%d&limit=%d", h.api(), id, after, limit), maxPage, apiType)
+	if err != nil {
+		return nil, err
+	}
+	items, err := split(resp.Body)
+	if err != nil {
+		return nil, fmt.Errorf("the events behind seq %d: %w", after, err)
+	}
+	return items, nil
+}
+
+// checked is one element of a page: a record whose hashes and signature are
+// right, or why it is none.
+type checked struct {
+	raw []byte
+	rec *adp.Record
+	err error
+}
+
+func checkOne(e element) checked {
+	if e.err != nil {
+		return checked{raw: e.raw, err: e.err}
+	}
+	c := checked{raw: e.raw}
+	v, err := adp.ScanDepth(e.raw, adp.RecordDepth)
+	if err == nil {
+		c.rec, err = adp.ParseRecord(v)
+	}
+	if err == nil {
+		err = c.rec.CheckSignature()
+	}
+	if err != nil {
+		c.rec, c.err = nil, err
+	}
+	return c
+}
+
+// check verifies the records of a page on all cores, which all rooms share.
+func (m *Mirror) check(page []element) []checked {
+	out := make([]checked, len(page))
+	const chunk = 32
+	var wg sync.WaitGroup
+	for from := 0; from < len(page); from += chunk {
+		m.cores <- struct{}{}
+		wg.Go(func() {
+			defer func() { <-m.cores }()
+			for i := from; i < min(from+chunk, len(page)); i++ {
+				out[i] = checkOne(page[i])
+			}
+		})
+	}
+	wg.Wait()
+	return out
+}
+
+// badRecord is an element that cannot stand at its place.
+type badRecord struct {
+	seq int64
+	raw []byte
+	err error
+}
+
+// take judges and stores the records of a page, in order, up to the first that
+// cannot stand there. n counts what was stored.
+func (h *host) take(ctx context.Context, v *roomView, page []checked) (n int, bad *badRecord, err error) {
+	packs := h.m.fetchPacks(ctx, page)
+	r := h.replicaOf(v)
+	if r == nil {
+		if r, bad, err = h.create(v, page[0], packs); bad != nil || err != nil {
+			return 0, bad, err
+		}
+		h.switchTo(v, r)
+		n, page = 1, page[1:]
+	}
+	space := int64(1 << 62)
+	if limit := h.m.o.BytesPerHost; limit > 0 {
+		for _, o := range h.m.o.Replicas.Of(h.origin) {
+			limit -= o.Row().Bytes
+		}
+		space = limit
+	}
+	more, bad, err := h.appendAll(r, page, packs, space)
+	return n + more, bad, err
+}
+
+// create makes the replica of a room from its first record.
+func (h *host) create(v *roomView, c checked, packs map[string]*types.Pack) (*replica.Replica, *badRecord, error) {
+	if c.err == nil {
+		c.err = c.rec.Follows(v.id, 0, "")
+	}
+	if c.err != nil {
+		return nil, &badRecord{1, c.raw, c.err}, nil
+	}
+	if r, ok := h.m.o.Replicas.GetKey(replica.Key{Origin: h.origin, RoomID: v.id, Genesis: c.rec.Hash}); ok {
+		return r, nil, nil
+	}
+	verdict, ch, err := room.New(v.id).Judge(c.rec, room.Context{Chain: &room.MemoryChain{}, Packs: packs})
+	if err != nil {
+		return nil, &badRecord{1, c.raw, err}, nil
+	}
+	if ch.Contract == nil || ch.Contract.Visibility != room.Public {
+		return nil, nil, stuck("the host lists the room as public, its first record says that it is not")
+	}
+	if old, ok := h.m.o.Replicas.Get(h.origin, v.id); ok {
+		if n := h.geneses(v.id); n >= maxGeneses {
+			return nil, nil, stuck(fmt.Sprintf("the host has shown %d different rooms under this ID; no more are kept", n))
+		}
+		reason := "seq 1: the host shows another first record under the same room ID"
+		if err := h.m.observe(KindGenesis, old, 1, reason, side([]*adp.Record{c.rec})); err != nil {
+			return nil, nil, err
+		}
+	}
+	row := replica.Row{State: replica.Following}
+	h.m.count(&row, verdict)
+	done := make(chan error, 1)
+	r, err := h.m.o.Replicas.Create(h.origin, c.rec, ch, row, nil, func(err error) { done <- err })
+	if err == nil {
+		err = <-done
+	}
+	if err != nil {
+		return nil, nil, local(err)
+	}
+	return r, nil, nil
+}
+
+func (h *host) geneses(id string) (n int) {
+	for _, r := range h.m.o.Replicas.Of(h.origin) {
+		if r.RoomID == id {
+			n++
+		}
+	}
+	return n
+}
+
+// count adds what the replay found about a record to a row (federation.md,
+// Mirroring a host, 4).
+func (m *Mirror) count(row *replica.Row, v room.Verdict) {
+	m.metrics.records.WithLabelValues(string(v.Outcome)).Inc()
+	switch v.Outcome {
+	case room.Violation:
+		rules := maps.Clone(row.Rules)
+		if rules == nil {
+			rules = map[adp.Code]int64{}
+		}
+		rules[v.Rule]++
+		row.Violations, row.Rules = row.Violations+1, rules
+	case room.Unverifiable:
+		row.Unverifiable++
+	}
+}
+
+var (
+	errFull    = errors.New("full")
+	errArchive = errors.New("archived")
+)
+
+// appendAll stores records in the replica's turn and waits for the last commit.
+// space is how many bytes the host may still take.
+func (h *host) appendAll(r *replica.Replica, page []checked, packs map[string]*types.Pack, space int64) (n int, bad *badRecord, err error) {
+	done := make(chan error, len(page))
+	err = r.Take(func(t *replica.Turn) error {
+		for _, c := range page {
+			row := t.Row()
+			if c.rec != nil && c.rec.Seq <= row.Seq {
+				if held, ok := t.HashAt(c.rec.Seq); !ok || held != c.rec.Hash || c.rec.RoomID != r.RoomID {
+					bad = &badRecord{c.rec.Seq, c.raw, errors.New("the host shows another record here than before")}
+					return nil
+				}
+				continue // seen already
+			}
+			if c.err == nil {
+				c.err = c.rec.Follows(r.RoomID, row.Seq, row.Hash)
+			}
+			if c.err != nil {
+				bad = &badRecord{row.Seq + 1, c.raw, c.err}
+				return nil
+			}
+			switch size := int64(len(c.rec.JSON())); {
+			case row.Archived:
+				bad = &badRecord{c.rec.Seq, c.raw, nil}
+				return errArchive
+			case row.Seq >= h.m.o.RecordsPerRoom || size > space:
+				return errFull
+			default:
+				space -= size
+			}
+			verdict, ch, err := t.State.Judge(c.rec, room.Context{Chain: t, Packs: packs})
+			if err != nil {
+				bad = &badRecord{c.rec.Seq, c.raw, err}
+				return nil
+			}
+			h.m.count(row, verdict)
+			clearRow(row)
+			if err := t.Append(c.rec, ch, nil, func(err error) { done <- err }); err != nil {
+				return local(err)
+			}
+			n++
+		}
+		return nil
+	})
+	var lost error
+	for range n {
+		if e := <-done; e != nil && lost == nil {
+			lost = e
+		}
+	}
+	switch {
+	case lost != nil:
+		return 0, nil, local(lost)
+	case errors.Is(err, errFull):
+		return n, nil, h.full(r)
+	case errors.Is(err, errArchive):
+		return n, nil, h.grown(r, bad)
+	case err != nil && !isLocal(err):
+		err = local(err)
+	}
+	return n, bad, err
+}
+
+// full stops a room at a limit of the operator.
+func (h *host) full(r *replica.Replica) error {
+	reason := fmt.Sprintf("seq %d: what is allowed for this room (mirror.records_per_room) or host (mirror.bytes_per_host) is used up", r.Row().Seq+1)
+	err := h.m.save(r, nil, func(row *replica.Row) bool {
+		if row.State == replica.Paused && row.Reason == reason {
+			return false
+		}
+		row.State = replica.Paused
+		if row.Verdict == "" {
+			row.Reason = reason
+		}
+		return true
+	})
+	if err != nil {
+		return err
+	}
+	return stuck(reason)
+}
+
+// settle takes back what no longer holds now that the host and we agree, and
+// goes on to the archive of a room that is over.
+func (h *host) settle(ctx context.Context, v *roomView, r *replica.Replica, l listedRoom) error {
+	r.SyncedAt.Store(h.m.o.Now())
+	if err := h.m.save(r, nil, clearRow); err != nil {
+		return err
+	}
+	if l.over() && r.Row().State != replica.Complete {
+		return h.complete(ctx, v, r)
+	}
+	return nil
+}
