@@ -100,7 +100,7 @@ func Run(ctx context.Context, cfg config.Config, edges Edges) (err error) {
 	if err != nil {
 		return err
 	}
-	d := &daemon{cfg: cfg, edges: edges, origin: origin, ring: ring, st: st, set: set, log: edges.Log, cert: cert, metrics: prometheus.NewRegistry()}
+	d := &daemon{cfg: cfg, edges: edges, origin: origin, ring: ring, st: st, set: set, log: edges.Log, cert: cert, metrics: prometheus.NewRegistry(), askPeers: make(chan struct{}, 1)}
 	d.metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	d.signs = cfg.AllowPrivateAddresses
 	if _, err := fetch.Origin(origin, false); err == nil {

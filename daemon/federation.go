@@ -106,11 +106,7 @@ func (d *daemon) connectWitness() error {
 	}
 	d.witness.SetPublisher(statements.Publish, evidence.Publish)
 	d.node.HandleStream(witness.ProtocolSync, witness.MaxSyncRequest, witness.MaxSyncResponse, d.witness.ServeSync)
-	d.node.OnPeer(func(peer string) {
-		if err := d.pull(context.Background(), peer); err != nil {
-			d.log.Debug("a peer gave no statements", "peer", peer, "error", err)
-		}
-	})
+	d.node.OnPeer(func(string) { d.pullSoon() })
 	return nil
 }
 
@@ -124,6 +120,29 @@ func (d *daemon) pull(ctx context.Context, peer string) error {
 		return nil
 	}
 	return err
+}
+
+// pullSoon asks all peers again: what was ignored before a key was bound, gossip
+// does not bring twice.
+func (d *daemon) pullSoon() {
+	select {
+	case d.askPeers <- struct{}{}:
+	default:
+	}
+}
+
+// runPulls asks the peers when there is a reason to.
+func (d *daemon) runPulls(ctx context.Context) error {
+	for {
+		select {
+		case <-d.askPeers:
+			if err := d.pullAll(ctx); err != nil && ctx.Err() == nil {
+				d.log.Debug("peers gave no statements", "error", err)
+			}
+		case <-ctx.Done():
+			return nil
+		}
+	}
 }
 
 func (d *daemon) pullAll(ctx context.Context) error {
@@ -156,6 +175,7 @@ func (d *daemon) buildMirror() (err error) {
 		Now: d.edges.Now, Log: d.log, Registerer: d.metrics,
 		Changed:   d.reindex,
 		Listed:    d.listed,
+		Bound:     func(string) { d.pullSoon() },
 		Unlisted:  d.index.Remove,
 		Completed: func(r *replica.Replica) { d.reindex(r); d.witness.Completed(r) },
 		Observed:  d.observed,

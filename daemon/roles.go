@@ -52,6 +52,7 @@ type daemon struct {
 	witness  *witness.Witness
 	node     *p2p.Node // nil when p2p is off
 	did      []byte
+	askPeers chan struct{}
 }
 
 // build makes the roles and hands each what it asked for.
@@ -150,7 +151,7 @@ func (d *daemon) buildNode() (err error) {
 
 // runners are the loops that run as long as the daemon does.
 func (d *daemon) runners() []func(context.Context) error {
-	all := []func(context.Context) error{d.witness.Run, d.mirror.Run, d.runPeriodic}
+	all := []func(context.Context) error{d.witness.Run, d.mirror.Run, d.runPulls, d.runPeriodic}
 	if d.host != nil {
 		all = append(all, d.host.Run)
 	}
@@ -182,7 +183,7 @@ func (d *daemon) runPeriodic(ctx context.Context) error {
 			}
 			return nil
 		}},
-		{"@every 30s", "peers", func() error { return d.pullAll(ctx) }},
+		{"@every 30s", "peers", func() error { d.pullSoon(); return nil }},
 	}
 	if d.host != nil {
 		jobs = append(jobs, struct {

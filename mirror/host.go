@@ -381,6 +381,7 @@ func (h *host) readKeys(ctx context.Context, now int64) error {
 	}
 	if state != keys.BindingSame {
 		h.m.log.Info("the keys of a host", "origin", h.origin, "binding", state)
+		h.m.o.Bound(h.origin)
 	}
 	return nil
 }

@@ -70,6 +70,8 @@ type Options struct {
 	// Completed: the room has ended, all its records are verified, and its
 	// archive is adopted or made. At least once for a room.
 	Completed func(r *replica.Replica)
+	// Bound: the keys that an origin is bound to may have changed.
+	Bound func(origin string)
 	// Observed: something that others may want to see. At least once, with the
 	// same content, before the verdict is stored.
 	Observed func(o Observation)
@@ -115,6 +117,9 @@ func (o *Options) fill() {
 	}
 	if o.Completed == nil {
 		o.Completed = func(*replica.Replica) {}
+	}
+	if o.Bound == nil {
+		o.Bound = func(string) {}
 	}
 	if o.Observed == nil {
 		o.Observed = func(Observation) {}
