@@ -1,6 +1,7 @@
 package replica
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -43,6 +44,8 @@ var ErrMismatch = errors.New("the archive does not fit the records")
 // MakeArchive makes and stores the archive of an ended room, once; a second
 // call gives the same one. url is the canonical room URL, at is generated_at.
 func (r *Replica) MakeArchive(ctx context.Context, url string, now, at int64) (manifest []byte, err error) {
+	r.archiving.Lock()
+	defer r.archiving.Unlock()
 	if m, ok, err := r.Manifest(); ok || err != nil {
 		return m, err
 	}
@@ -88,7 +91,7 @@ func (r *Replica) MakeArchive(ctx context.Context, url string, now, at int64) (m
 	if err != nil {
 		return nil, err
 	}
-	bundle, err := r.bundle(ctx, line1)
+	bundle, err := r.bundle(ctx, line1, sum.Count)
 	if err != nil {
 		return nil, err
 	}
@@ -99,8 +102,19 @@ func (r *Replica) MakeArchive(ctx context.Context, url string, now, at int64) (m
 }
 
 // AdoptArchive keeps the archive as the origin made it, after recomputing all
-// that its manifest says; ErrMismatch tells what differs.
+// that its manifest says; ErrMismatch tells what differs. An archive is adopted
+// or made once: the same one again is no error, another is ErrExists.
 func (r *Replica) AdoptArchive(ctx context.Context, c *adp.Claim) error {
+	r.archiving.Lock()
+	defer r.archiving.Unlock()
+	if m, ok, err := r.Manifest(); err != nil {
+		return err
+	} else if ok {
+		if bytes.Equal(m, c.JSON()) {
+			return nil
+		}
+		return fmt.Errorf("%w: it has another archive", ErrExists)
+	}
 	sum, err := r.Summary(ctx)
 	if err != nil {
 		return err
@@ -112,7 +126,7 @@ func (r *Replica) AdoptArchive(ctx context.Context, c *adp.Claim) error {
 	if err != nil {
 		return err
 	}
-	bundle, err := r.bundle(ctx, line1)
+	bundle, err := r.bundle(ctx, line1, sum.Count)
 	if err != nil {
 		return err
 	}
@@ -122,9 +136,9 @@ func (r *Replica) AdoptArchive(ctx context.Context, c *adp.Claim) error {
 	return r.keepArchive(c.JSON(), line1)
 }
 
-func (r *Replica) bundle(ctx context.Context, line1 []byte) (*adp.Bundle, error) {
+func (r *Replica) bundle(ctx context.Context, line1 []byte, count int64) (*adp.Bundle, error) {
 	b := adp.NewBundle(line1)
-	err := r.Scan(0, r.Row().Seq, func(_ int64, raw []byte) error {
+	err := r.Scan(0, count, func(_ int64, raw []byte) error {
 		b.Add(raw)
 		return ctx.Err()
 	})
@@ -152,7 +166,8 @@ func (r *Replica) Manifest() ([]byte, bool, error) {
 	return r.set.st.Get(store.Archive(r.ID, partManifest))
 }
 
-// WriteBundle streams archive.jsonl: line 1, then one record a line.
+// WriteBundle streams archive.jsonl: line 1, then one record a line, as many as
+// line 1 says: what a host has added to a closed room is not in its archive.
 func (r *Replica) WriteBundle(w io.Writer) error {
 	line1, ok, err := r.set.st.Get(store.Archive(r.ID, partLine1))
 	if err != nil {
@@ -161,14 +176,21 @@ func (r *Replica) WriteBundle(w io.Writer) error {
 	if !ok {
 		return ErrNotEnded
 	}
+	c, err := adp.ParseClaim(line1)
+	if err != nil {
+		return fmt.Errorf("replica %d: line 1 of the archive: %w", r.ID, err)
+	}
 	if _, err := w.Write(append(line1, '\n')); err != nil {
 		return err
 	}
 	// page by page: no snapshot of the store is held while a slow reader reads
-	for after := int64(0); ; {
-		recs, err := r.Read(after, 1000, 1<<20)
-		if err != nil || len(recs) == 0 {
+	for after := int64(0); after < c.Count; {
+		recs, err := r.Read(after, int(min(1000, c.Count-after)), 1<<20)
+		if err != nil {
 			return err
+		}
+		if len(recs) == 0 {
+			return fmt.Errorf("replica %d: the log ends at seq %d, its archive has %d records", r.ID, after, c.Count)
 		}
 		buf := make([]byte, 0, 1<<20)
 		for _, rec := range recs {
@@ -179,6 +201,7 @@ func (r *Replica) WriteBundle(w io.Writer) error {
 		}
 		after += int64(len(recs))
 	}
+	return nil
 }
 
 func authority(origin string) string {

@@ -91,6 +91,7 @@ type Set struct {
 
 	mu      sync.RWMutex
 	byKey   map[Key]*Replica
+	byID    map[uint64]*Replica
 	serving map[[2]string]*Replica // (origin, room) → the replica that is served
 	nextID  uint64
 
@@ -99,7 +100,7 @@ type Set struct {
 
 // Open reads the head rows of all replicas.
 func Open(st *store.Store) (*Set, error) {
-	s := &Set{st: st, byKey: map[Key]*Replica{}, serving: map[[2]string]*Replica{}, nextID: 1}
+	s := &Set{st: st, byKey: map[Key]*Replica{}, byID: map[uint64]*Replica{}, serving: map[[2]string]*Replica{}, nextID: 1}
 	err := st.View(func(r store.Reader) error {
 		from, to := store.ReplicaRowRange()
 		var bad error
@@ -125,7 +126,7 @@ func Open(st *store.Store) (*Set, error) {
 }
 
 func (s *Set) add(r *Replica) {
-	s.byKey[r.Key] = r
+	s.byKey[r.Key], s.byID[r.ID] = r, r
 	if r.ID >= s.nextID {
 		s.nextID = r.ID + 1
 	}
@@ -152,6 +153,14 @@ func (s *Set) GetKey(k Key) (*Replica, bool) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	r, ok := s.byKey[k]
+	return r, ok
+}
+
+// ByID is the replica of a number.
+func (s *Set) ByID(id uint64) (*Replica, bool) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	r, ok := s.byID[id]
 	return r, ok
 }
 

@@ -3,6 +3,7 @@ package replica
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 
 	"github.com/witan-adp/witan/adp"
@@ -37,7 +38,8 @@ func (g *ring) add(seq int64, rec []byte) {
 	}
 }
 
-// after gives the records behind a seq, when the ring has all of them.
+// after gives the records behind a seq, when the ring has all of them. The
+// slice is the caller's: add drops records in place.
 func (g *ring) after(seq int64, limit, maxBytes int) ([][]byte, bool) {
 	from := seq + 1 - g.first
 	if len(g.items) == 0 || from < int64(g.dropped) || from > int64(len(g.items)) {
@@ -50,16 +52,17 @@ func (g *ring) after(seq int64, limit, maxBytes int) ([][]byte, bool) {
 	total := 0
 	for i, rec := range part {
 		if total += len(rec); total > maxBytes && i > 0 {
-			return part[:i:i], true
+			return slices.Clone(part[:i]), true
 		}
 	}
-	return part[:len(part):len(part)], true
+	return slices.Clone(part), true
 }
 
 // Read gives committed records behind a seq, in order, at most limit of them
 // and about maxBytes (one at least). The bytes are the canonical records and
 // not to be changed.
 func (r *Replica) Read(after int64, limit, maxBytes int) ([][]byte, error) {
+	after = max(after, 0)
 	r.moved.Lock()
 	last := r.committed.Seq
 	if after >= last {
@@ -84,6 +87,9 @@ func (r *Replica) Read(after int64, limit, maxBytes int) ([][]byte, error) {
 
 // Record is one committed record.
 func (r *Replica) Record(seq int64) ([]byte, bool, error) {
+	if seq < 1 {
+		return nil, false, nil
+	}
 	recs, err := r.Read(seq-1, 1, 1)
 	if err != nil || len(recs) == 0 {
 		return nil, false, err
@@ -99,23 +105,30 @@ func (r *Replica) Scan(after, last int64, fn func(seq int64, raw []byte) error) 
 
 var errStop = errors.New("enough")
 
+// scan gives the records behind a seq up to another, all of which must be there.
 func (r *Replica) scan(after, last int64, fn func(seq int64, raw []byte) error) error {
-	return r.scanKind(store.RecordRange, after, last, fn)
-}
-
-func (r *Replica) scanKind(span func(id uint64, from, to int64) ([]byte, []byte), after, last int64, fn func(seq int64, raw []byte) error) error {
 	if after >= last {
 		return nil
 	}
 	var stop error
 	err := r.set.st.View(func(rd store.Reader) error {
-		from, to := span(r.ID, after+1, last+1)
+		from, to := store.RecordRange(r.ID, after+1, last+1)
 		want := after
-		return rd.Scan(from, to, func(_, value []byte) bool {
+		err := rd.Scan(from, to, func(key, value []byte) bool {
 			want++
-			stop = fn(want, value)
+			_, seq, err := store.ParseRecord(key)
+			if err == nil && seq != want {
+				err = fmt.Errorf("replica %d: no record at seq %d", r.ID, want)
+			}
+			if stop = err; stop == nil {
+				stop = fn(want, value)
+			}
 			return stop == nil
 		})
+		if err == nil && stop == nil && want < last {
+			err = fmt.Errorf("replica %d: the log ends at seq %d of %d", r.ID, want, last)
+		}
+		return err
 	})
 	if errors.Is(stop, errStop) {
 		stop = nil
@@ -144,11 +157,19 @@ func (r *Replica) storedSeq(h string) (int64, bool) {
 		return 0, false
 	}
 	raw, ok, err := r.set.st.Get(store.EnvelopeSeq(r.ID, env))
-	if err != nil || !ok {
-		return 0, false
+	var seq int64
+	if err == nil && ok {
+		seq, err = strconv.ParseInt(string(raw), 10, 64)
 	}
-	seq, err := strconv.ParseInt(string(raw), 10, 64)
-	return seq, err == nil
+	r.note(err)
+	return seq, ok && err == nil
+}
+
+// note keeps an error that a Chain has no way to tell; sound tells it.
+func (r *Replica) note(err error) {
+	if r.unread == nil {
+		r.unread = err
+	}
 }
 
 // hashAt finds a record hash: in the tail, in a tile. r.turn is held.
@@ -162,14 +183,17 @@ func (r *Replica) hashAt(seq int64) (string, bool) {
 		return r.tail[seq-tileStart-1], true
 	}
 	h, ok, err := r.tileHash(seq)
+	r.note(err)
 	return h, ok && err == nil
 }
 
 func (r *Replica) tileHash(seq int64) (string, bool, error) {
 	index := (seq - 1) / tileSize
-	t := r.fresh
-	if t.hashes == nil || t.index != index {
-		t = r.cached
+	t := r.cached
+	for _, f := range r.fresh {
+		if f.index == index {
+			t = f
+		}
 	}
 	if t.hashes == nil || t.index != index {
 		raw, ok, err := r.set.st.Get(store.TreeTile(r.ID, uint64(index)))
@@ -227,6 +251,7 @@ func (c storedChain) HashAt(seq int64) (string, bool) {
 		return "", false
 	}
 	h, ok, err := c.r.tileHash(seq)
+	c.r.note(err)
 	return h, ok && err == nil
 }
 

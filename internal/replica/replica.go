@@ -19,6 +19,10 @@ import (
 // snapshot is taken.
 const tileSize = 256
 
+// maxSnapshot bounds a snapshot in bytes: batch and record have to stay below
+// what the store commits at once.
+const maxSnapshot = 4 << 20
+
 // Replica is one room as one host told it. All methods are safe for concurrent
 // use.
 type Replica struct {
@@ -34,13 +38,17 @@ type Replica struct {
 	state   *room.State      // speculative; nil while not loaded
 	tree    adp.Tree         // speculative
 	tail    []string         // record hashes since the last full tile
-	fresh   tile             // the tile completed last, which may still be in flight
-	cached  tile             // the tile looked at last
+	fresh   []tile           // tiles queued and not yet committed
+	cached  tile             // the stored tile looked at last
 	flying  map[string]int64 // envelope hashes queued and not yet committed
+	later   int64            // no snapshot before this seq: the last one was too large
+	unread  error            // a look-up of this turn that the store could not answer
 	pending atomic.Int64     // commits in flight
 	failed  atomic.Bool      // a commit failed: reload before the next turn
 	losses  atomic.Int64     // commits that failed, ever
 	used    atomic.Int64     // Unix seconds of the last use, for Idle
+
+	archiving sync.Mutex // taken before turn
 
 	moved     sync.Mutex
 	signal    chan struct{} // closed and replaced at each commit
@@ -94,12 +102,13 @@ var ErrLost = errors.New("the write could not be stored; nothing of it was kept"
 func (r *Replica) View(ctx context.Context, fn func(*room.State)) error {
 	for range 3 {
 		r.turn.Lock()
+		losses := r.losses.Load() // before load: a failure that load does not see changes it
 		if err := r.load(); err != nil {
 			r.turn.Unlock()
 			return err
 		}
 		fn(r.state)
-		seq, losses := r.state.Last.Seq, r.losses.Load()
+		seq := r.state.Last.Seq
 		r.turn.Unlock()
 		if err := r.settle(ctx, seq, losses); !errors.Is(err, ErrLost) {
 			return err
@@ -113,11 +122,11 @@ func (r *Replica) View(ctx context.Context, fn func(*room.State)) error {
 func (r *Replica) settle(ctx context.Context, seq, losses int64) error {
 	for {
 		at, _, signal := r.Moved()
+		if r.losses.Load() != losses { // what stands at seq now may be another record
+			return ErrLost
+		}
 		if at >= seq {
 			return nil
-		}
-		if r.losses.Load() != losses {
-			return ErrLost
 		}
 		select {
 		case <-signal:
@@ -161,8 +170,12 @@ func (t *Turn) Append(rec *adp.Record, ch *room.Change, extra *store.Batch, done
 	if b == nil {
 		b = &store.Batch{}
 	}
+	if err := r.sound(); err != nil {
+		return err
+	}
 	if r.pending.Load() == 0 {
 		clear(r.flying)
+		r.fresh = nil
 	}
 	if err := r.state.Advance(rec, ch); err != nil {
 		r.failed.Store(true) // half a change is no state: read it again
@@ -173,6 +186,7 @@ func (t *Turn) Append(rec *adp.Record, ch *room.Change, extra *store.Batch, done
 	r.tail = append(r.tail, rec.Hash)
 	env, err := adp.DecodeHash(rec.Envelope.Hash)
 	if err != nil {
+		r.failed.Store(true)
 		return err
 	}
 	b.Put(store.Record(r.ID, rec.Seq), rec.JSON())
@@ -181,23 +195,28 @@ func (t *Turn) Append(rec *adp.Record, ch *room.Change, extra *store.Batch, done
 		r.flying[rec.Envelope.Hash] = rec.Seq
 	}
 	if len(r.tail) == tileSize {
-		r.fresh = tile{rec.Seq/tileSize - 1, joinHashes(r.tail)}
-		b.Put(store.TreeTile(r.ID, uint64(r.fresh.index)), r.fresh.hashes)
-		r.tail = nil
+		full := tile{rec.Seq/tileSize - 1, joinHashes(r.tail)}
+		b.Put(store.TreeTile(r.ID, uint64(full.index)), full.hashes)
+		r.fresh, r.tail = append(r.fresh, full), nil
 	}
 	row := &r.row
 	row.Seq, row.Hash, row.At = rec.Seq, rec.Hash, max(row.At, rec.ReceivedAt)
 	row.Bytes += int64(len(rec.JSON()))
 	row.Frontier = slices.Clone(r.tree.Frontier()) // the tree goes on in place
 	// what the log alone does not replay to goes into a snapshot at once
-	if rec.Seq-row.Snapshot >= tileSize || len(ch.External) > 0 || ch.Unresolved || ch.RequestID != "" && ch.Members != nil {
+	due := rec.Seq-row.Snapshot >= tileSize || len(ch.External) > 0 || ch.Unresolved || ch.RequestID != "" && ch.Members != nil
+	if due && rec.Seq >= r.later {
 		snap, err := r.state.Snapshot()
 		if err != nil {
 			r.failed.Store(true)
 			return err
 		}
-		b.Put(store.Snapshot(r.ID), snap)
-		row.Snapshot = rec.Seq
+		if len(snap) > maxSnapshot { // the log is the truth; a room must not stop over it
+			r.later = rec.Seq + tileSize
+		} else {
+			b.Put(store.Snapshot(r.ID), snap)
+			row.Snapshot = rec.Seq
+		}
 	}
 	ends := ch.Close || ch.Cancel || ch.Contract != nil
 	for _, m := range ch.Members {
@@ -210,6 +229,9 @@ func (t *Turn) Append(rec *adp.Record, ch *room.Change, extra *store.Batch, done
 func (t *Turn) Save(extra *store.Batch, done func(error)) error {
 	if extra == nil {
 		extra = &store.Batch{}
+	}
+	if err := t.r.sound(); err != nil {
+		return err
 	}
 	return t.r.submit(extra, nil, false, done)
 }
@@ -239,8 +261,8 @@ func (r *Replica) submit(b *store.Batch, rec *adp.Record, ends bool, done func(e
 // landed runs in the committer, in the order of submission.
 func (r *Replica) landed(rec *adp.Record, row Row, ends bool, err error) {
 	if err != nil {
+		r.failed.Store(true) // before losses, see View
 		r.losses.Add(1)
-		r.failed.Store(true)
 	}
 	r.moved.Lock()
 	if err == nil {
@@ -260,6 +282,12 @@ func (r *Replica) landed(rec *adp.Record, row Row, ends bool, err error) {
 // Create makes a replica from its first record, judged already. It answers
 // ErrExists when there is one of that name.
 func (s *Set) Create(origin string, rec *adp.Record, ch *room.Change, row Row, extra *store.Batch, done func(error)) (*Replica, error) {
+	return s.CreateWith(origin, rec, ch, row, extra, nil, done)
+}
+
+// CreateWith is Create for a caller that has more to put into the first commit
+// once the replica has its number.
+func (s *Set) CreateWith(origin string, rec *adp.Record, ch *room.Change, row Row, extra *store.Batch, more func(id uint64, b *store.Batch), done func(error)) (*Replica, error) {
 	key := Key{origin, rec.RoomID, rec.Hash}
 	s.mu.Lock()
 	if _, dup := s.byKey[key]; dup {
@@ -279,6 +307,9 @@ func (s *Set) Create(origin string, rec *adp.Record, ch *room.Change, row Row, e
 		extra = &store.Batch{}
 	}
 	extra.Put(store.ReplicaByName(key.Origin, key.RoomID, key.Genesis), fmt.Append(nil, r.ID))
+	if more != nil {
+		more(r.ID, extra)
+	}
 	t := Turn{r, r.state}
 	err := t.Append(rec, ch, extra, func(err error) {
 		if err != nil {
@@ -300,24 +331,29 @@ func (s *Set) drop(r *Replica) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.byKey, r.Key)
+	delete(s.byID, r.ID)
 	name := [2]string{r.Origin, r.RoomID}
-	if s.serving[name] == r {
-		delete(s.serving, name)
+	if s.serving[name] != r {
+		return
+	}
+	delete(s.serving, name)
+	for k, other := range s.byKey { // another room of that ID may stand behind it
+		if k.Origin == r.Origin && k.RoomID == r.RoomID && (s.serving[name] == nil || other.ID < s.serving[name].ID) {
+			s.serving[name] = other
+		}
 	}
 }
 
 // load makes the state present and current. r.turn is held.
 func (r *Replica) load() error {
 	r.used.Store(time.Now().Unix())
+	r.unread = nil
+	for r.failed.Load() && r.pending.Load() > 0 { // what was built on the failure fails too, soon
+		r.turn.Unlock()
+		r.drain()
+		r.turn.Lock() // another may have reloaded, and written, meanwhile
+	}
 	if r.failed.Load() {
-		if r.pending.Load() > 0 { // what was built on the failure fails too, soon
-			r.turn.Unlock()
-			err := r.drain()
-			r.turn.Lock()
-			if err != nil {
-				return err
-			}
-		}
 		r.state = nil
 		r.failed.Store(false)
 	}
@@ -327,13 +363,26 @@ func (r *Replica) load() error {
 	return r.reload()
 }
 
-func (r *Replica) drain() error {
+// sound refuses to build on what is lost, or on an answer that the store could
+// not give. r.turn is held.
+func (r *Replica) sound() error {
+	if r.unread != nil {
+		r.failed.Store(true)
+		return fmt.Errorf("replica %d: a look-up failed, so that nothing can be judged: %w", r.ID, r.unread)
+	}
+	if r.failed.Load() {
+		return ErrLost
+	}
+	return nil
+}
+
+func (r *Replica) drain() {
 	for {
 		r.moved.Lock()
 		n, signal := r.pending.Load(), r.signal
 		r.moved.Unlock()
 		if n == 0 {
-			return nil
+			return
 		}
 		<-signal // the store answers every submission
 	}
@@ -369,7 +418,7 @@ func (r *Replica) reload() error {
 		return fmt.Errorf("replica %d: %w", r.ID, err)
 	}
 	r.row, r.rowJSON, r.tree, r.state = row, raw, tree, st
-	r.tail, r.fresh, r.cached, r.flying = nil, tile{}, tile{}, map[string]int64{}
+	r.tail, r.fresh, r.cached, r.flying, r.later = nil, nil, tile{}, map[string]int64{}, 0
 	tileStart := row.Seq / tileSize * tileSize
 	from := min(tileStart, st.Last.Seq)
 	err = r.scan(from, row.Seq, func(seq int64, raw []byte) error {
@@ -390,6 +439,9 @@ func (r *Replica) reload() error {
 		}
 		return st.Advance(rec, ch)
 	})
+	if err == nil {
+		err = r.unread
+	}
 	if err == nil && st.Last.Seq != row.Seq {
 		err = fmt.Errorf("the log ends at seq %d, the row says %d", st.Last.Seq, row.Seq)
 	}
@@ -418,7 +470,7 @@ func (r *Replica) Unload(before int64) bool {
 	if r.pending.Load() > 0 || r.state == nil {
 		return false
 	}
-	r.state, r.tail, r.fresh, r.cached = nil, nil, tile{}, tile{}
+	r.state, r.tail, r.fresh, r.cached = nil, nil, nil, tile{}
 	r.moved.Lock()
 	r.ring = ring{}
 	r.moved.Unlock()

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/witan-adp/witan/adp"
+	"github.com/witan-adp/witan/adp/room"
 	"github.com/witan-adp/witan/internal/web"
 )
 
@@ -81,8 +82,9 @@ func (r *Replica) await(ctx context.Context, after int64, d time.Duration) {
 type Follower struct {
 	Send      func(recs [][]byte) error
 	Heartbeat func() error
-	// Check is asked before the first wait, and whenever something happened that
-	// may end this reader's right to read; false ends the stream.
+	// Check is asked before anything is sent, and whenever something happened that
+	// may have ended this reader's right to read. False ends the stream: what
+	// ended it is sent, nothing behind it.
 	Check func() bool
 	// Other, when not nil, is watched beside the records: a channel that is
 	// closed when there is something, and what to do then.
@@ -94,35 +96,52 @@ const heartbeat = 15 * time.Second
 // Follow sends records as they are committed, from those behind a seq on, until
 // the reader goes, cannot keep up, or may read no more. The cursor is the
 // reader's own: nothing is queued for it.
+//
+// Seq and epoch are read together, so that a Check after them speaks for every
+// record up to that seq.
 func (r *Replica) Follow(ctx context.Context, after int64, f Follower) error {
 	beat := time.NewTicker(heartbeat)
 	defer beat.Stop()
 	known := int64(-1)
 	for {
 		seq, epoch, signal := r.Moved()
+		first, over := known < 0, false
+		if epoch != known {
+			if over = !f.Check(); over && first {
+				return nil
+			}
+			known = epoch
+		}
 		for after < seq {
-			recs, err := r.Read(after, maxPage, 256<<10)
+			recs, err := r.Read(after, int(min(maxPage, seq-after)), 256<<10)
 			if err != nil {
 				return err
 			}
 			if len(recs) == 0 {
-				break
+				return fmt.Errorf("replica %d: no record at seq %d", r.ID, after+1)
+			}
+			last := false
+			if over {
+				if recs, last, err = untilEnd(recs); err != nil {
+					return err
+				}
 			}
 			if err := f.Send(recs); err != nil {
 				return err
 			}
 			after += int64(len(recs))
+			if last {
+				return nil
+			}
+		}
+		if over {
+			return nil
 		}
 		var other <-chan struct{}
 		if f.Other != nil {
 			var err error
 			if other, err = f.Other(); err != nil {
 				return err
-			}
-		}
-		if epoch != known {
-			if known = epoch; !f.Check() {
-				return nil
 			}
 		}
 		select {
@@ -136,6 +155,22 @@ func (r *Replica) Follow(ctx context.Context, after int64, f Follower) error {
 			return nil
 		}
 	}
+}
+
+// untilEnd cuts behind the first record that may have ended a reader's right
+// to read.
+func untilEnd(recs [][]byte) (cut [][]byte, found bool, err error) {
+	for i, raw := range recs {
+		rec, err := parseStored(raw)
+		if err != nil {
+			return nil, false, err
+		}
+		switch rec.Envelope.Type {
+		case room.Close, room.Cancel, room.Update, room.Leave, room.Remove:
+			return recs[:i+1], true, nil
+		}
+	}
+	return recs, false, nil
 }
 
 // ServeManifest answers GET …/archive.
