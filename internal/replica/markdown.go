@@ -61,18 +61,22 @@ func markdownRecord(w *bufio.Writer, rec *adp.Record) {
 		w.WriteString(quote(content))
 		return
 	}
-	fence := "```"
-	for body := string(e.Payload.Raw()); strings.Contains(body, fence); {
+	fence, body := "```", separators.Replace(string(e.Payload.Raw()))
+	for strings.Contains(body, fence) {
 		fence += "`"
 	}
-	fmt.Fprintf(w, "%sjson\n%s\n%s\n", fence, e.Payload.Raw(), fence)
+	fmt.Fprintf(w, "%sjson\n%s\n%s\n", fence, body, fence)
 }
+
+// separators escapes what JCS leaves as it is and some readers take for the end
+// of a line.
+var separators = strings.NewReplacer("\u0085", `\u0085`, "\u2028", `\u2028`, "\u2029", `\u2029`)
 
 func stamp(ms int64) string { return time.UnixMilli(ms).UTC().Format("2006-01-02 15:04:05 UTC") }
 
 func oneLine(s string) string {
 	return strings.Map(func(r rune) rune {
-		if r < 0x20 || r == 0x7f || r == 0x2028 || r == 0x2029 {
+		if r < 0x20 || r == 0x7f || r == 0x85 || r == 0x2028 || r == 0x2029 {
 			return ' '
 		}
 		return r

@@ -182,3 +182,8 @@ func TestRing(t *testing.T) {
 		t.Error("one record larger than the ring is kept alone")
 	}
 }
+
+func sha256Sum(prefix byte, parts ...[]byte) []byte {
+	sum := sha256.Sum256(append([]byte{prefix}, bytes.Join(parts, nil)...))
+	return sum[:]
+}
