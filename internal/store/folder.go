@@ -66,7 +66,7 @@ func (s *Store) roomFor(n int64) error {
 		return err
 	}
 	if need := s.minFree + uint64(n); free < need {
-		return fmt.Errorf("%w: %d bytes free in %s, %d needed; make space or lower the reserve", ErrDiskFull, free, s.dir, need)
+		return fmt.Errorf("%w: %d bytes free in %s, %d needed; make space, or lower min_free_disk", ErrDiskFull, free, s.dir, need)
 	}
 	return nil
 }
