@@ -27,4 +27,3 @@ fuzz:
 
 clean:
 	rm -f witan
-	go clean -testcache
