@@ -77,7 +77,8 @@ type Options struct {
 	Log                            *slog.Logger
 	// Changed is called after a commit, before the writer is answered.
 	Changed func(*replica.Replica)
-	// Ended is called once the archive of an ended room is made.
+	// Ended is called once the archive of an ended room is made, one time in the
+	// life of this process.
 	Ended func(*replica.Replica)
 }
 
@@ -94,9 +95,9 @@ type Host struct {
 	access   access
 	statuses statuses
 	schedule schedule
-	archives sync.Map   // replica ID → *sync.Mutex
-	flying   sync.Map   // join requests whose change is not on disk yet
-	asking   sync.Mutex // held while a join request is made
+	ended    sync.Map // replica IDs that Ended has been told
+	flying   sync.Map // join requests whose change is not on disk yet
+	asks     asks
 }
 
 // New opens the host over the replicas of its origin.

@@ -187,19 +187,9 @@ func (h *Host) mine(who adp.AgentID, before string, fn func(*replica.Replica) (b
 // read it learns no more than its ID.
 func (h *Host) mineIn(req *http.Request, r *replica.Replica, who adp.AgentID) (body []byte, status room.Status, membership string, err error) {
 	now := h.now()
-	pending := false
-	all, err := h.requests(r.ID)
+	pending, err := h.hasAsked(r.ID, who, now)
 	if err != nil {
 		return nil, "", "", err
-	}
-	asked := false
-	for _, q := range all {
-		if q.Applicant == who {
-			asked = true
-			if st := q.statusAt(now); st == "pending" || st == "approved" && !q.Consumed {
-				pending = true
-			}
-		}
 	}
 	err = r.View(req.Context(), func(s *room.State) {
 		m, member := s.Members[who]
@@ -210,7 +200,7 @@ func (h *Host) mineIn(req *http.Request, r *replica.Replica, who adp.AgentID) (b
 			membership = "banned"
 		case pending:
 			membership = "pending"
-		case asked && !h.everMember(r, who):
+		case !h.everMember(r, who):
 			return
 		default:
 			membership = "left"

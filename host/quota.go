@@ -112,38 +112,34 @@ func (u *usage) add(creator adp.AgentID, rooms, bytes int64) {
 	u.all.rooms, u.all.bytes = u.all.rooms+rooms, u.all.bytes+bytes
 }
 
-func (u *usage) of(creator adp.AgentID) (c, all use) {
+// take counts rooms and bytes that are about to be stored, the bytes in a room
+// that holds inRoom already, or says which limit of the operator they go over.
+// What is then not stored is given back with add.
+func (u *usage) take(a Access, creator adp.AgentID, inRoom, rooms, bytes int64) error {
 	u.Lock()
 	defer u.Unlock()
-	if p := u.byCreator[creator]; p != nil {
-		c = *p
+	c := u.byCreator[creator]
+	if c == nil {
+		c = &use{}
+		u.byCreator[creator] = c
 	}
-	return c, u.all
-}
-
-// room checks the quotas on rooms before one is created.
-func (u *usage) room(a Access, creator adp.AgentID) error {
-	c, all := u.of(creator)
-	switch {
-	case a.RoomsPerCreator > 0 && c.rooms >= a.RoomsPerCreator:
-		return adp.Errorf(adp.RateLimited, "you have %d rooms on this host, the most that one agent may create (host.rooms_per_creator)", c.rooms).With("limit", "rooms_per_creator").With("retry_after", 3600)
-	case a.RoomsTotal > 0 && all.rooms >= a.RoomsTotal:
-		return adp.Errorf(adp.RateLimited, "this host has %d rooms, the most that it keeps (host.rooms_total)", all.rooms).With("limit", "rooms_total").With("retry_after", 3600)
+	for _, l := range []struct {
+		name, what     string
+		limit, now, by int64
+	}{{"rooms_per_creator", "you have", a.RoomsPerCreator, c.rooms, rooms}, {"rooms_total", "this host has", a.RoomsTotal, u.all.rooms, rooms}} {
+		if l.limit > 0 && l.by > 0 && l.now+l.by > l.limit {
+			return adp.Errorf(adp.RateLimited, "%s %d rooms, and no more than %d are taken (host.%s)", l.what, l.now, l.limit, l.name).With("limit", l.name).With("retry_after", 3600)
+		}
 	}
-	return nil
-}
-
-// bytes checks the quotas on stored bytes before n more are written to a room
-// that holds inRoom.
-func (u *usage) bytes(a Access, creator adp.AgentID, inRoom, n int64) error {
-	c, all := u.of(creator)
 	for _, l := range []struct {
 		name       string
 		limit, now int64
-	}{{"bytes_per_room", a.BytesPerRoom, inRoom}, {"bytes_per_creator", a.BytesPerCreator, c.bytes}, {"bytes_total", a.BytesTotal, all.bytes}} {
-		if l.limit > 0 && l.now+n > l.limit {
-			return adp.Errorf(adp.PayloadTooLarge, "the record of %d bytes would go over the limit host.%s (%d bytes, %d in use)", n, l.name, l.limit, l.now).With("limit", l.name)
+	}{{"bytes_per_room", a.BytesPerRoom, inRoom}, {"bytes_per_creator", a.BytesPerCreator, c.bytes}, {"bytes_total", a.BytesTotal, u.all.bytes}} {
+		if l.limit > 0 && l.now+bytes > l.limit {
+			return adp.Errorf(adp.PayloadTooLarge, "the record of %d bytes would go over the limit host.%s (%d bytes, %d in use)", bytes, l.name, l.limit, l.now).With("limit", l.name)
 		}
 	}
+	c.rooms, c.bytes = c.rooms+rooms, c.bytes+bytes
+	u.all.rooms, u.all.bytes = u.all.rooms+rooms, u.all.bytes+bytes
 	return nil
 }

@@ -3,6 +3,7 @@ package host
 import (
 	"context"
 	"encoding/json"
+	"errors"
 
 	"github.com/oklog/ulid/v2"
 
@@ -133,9 +134,6 @@ func (h *Host) RequestJoin(ctx context.Context, r *replica.Replica, applicant ad
 	if err := room.CheckJoinRequest(v); err != nil {
 		return requestRow{}, err
 	}
-	if int64(len(body)) > h.opt.Limits.PayloadBytes/2 && h.opt.Limits.PayloadBytes > 0 { // a review has to carry it
-		return requestRow{}, adp.Errorf(adp.PayloadTooLarge, "a join request may have %d bytes", h.opt.Limits.PayloadBytes/2)
-	}
 	if err := h.mayWrite(applicant); err != nil {
 		return requestRow{}, err
 	}
@@ -173,42 +171,19 @@ func (h *Host) RequestJoin(ctx context.Context, r *replica.Replica, applicant ad
 		return requestRow{}, err
 	}
 	q.Request = o.Raw()
+	if most := h.opt.Limits.PayloadBytes / 2; most > 0 && int64(len(q.Request)) > most { // a review has to carry it
+		return requestRow{}, adp.Errorf(adp.PayloadTooLarge, "a join request may have %d bytes in its canonical form", most).With("max_bytes", most)
+	}
 	return q, h.keepRequest(r, id, role, q, now)
 }
 
 func (h *Host) keepRequest(r *replica.Replica, id string, role types.Role, q requestRow, now int64) error {
-	h.asking.Lock() // one request at a time is counted and kept
-	defer h.asking.Unlock()
-	all, err := h.requests(r.ID)
-	if err != nil {
-		return h.unavailable(err)
-	}
-	var open, mine int
-	for _, other := range all {
-		if st := other.statusAt(now); st == "pending" || st == "approved" && !other.Consumed {
-			open++
-			if other.Applicant == q.Applicant {
-				mine++
-			}
-		}
-	}
-	if mine >= requestsPerApplicant {
-		return adp.Errorf(adp.RateLimited, "you have %d open join requests in this room; use one, or wait until one expires", mine).With("retry_after", 60)
-	}
-	if open >= requestsPerRoom {
-		return adp.Errorf(adp.RateLimited, "the room has %d open join requests, the most that it keeps", open).With("retry_after", 60)
-	}
-	raw, err := json.Marshal(q)
-	if err != nil {
+	if err := h.openAsk(r.ID, id, q, now); err != nil {
 		return err
 	}
-	var b store.Batch
-	b.Put(store.JoinRequest(r.ID, id), raw)
-	if !h.everMember(r, q.Applicant) {
-		b.Put(store.MemberRoom(string(q.Applicant), r.ID), []byte(requestRowMark))
-	}
-	if err := h.st.Commit(&b); err != nil {
-		return h.unavailable(err)
+	if err := h.storeRequest(r.ID, id, q); err != nil {
+		h.closeAsk(r.ID, id)
+		return err
 	}
 	data, err := json.Marshal(map[string]any{"room_id": r.RoomID, "request_id": id, "applicant": q.Applicant, "role": role,
 		"created_at": now, "expires_at": q.ExpiresAt})
@@ -219,17 +194,50 @@ func (h *Host) keepRequest(r *replica.Replica, id string, role types.Role, q req
 	return nil
 }
 
+// storeRequest commits a request, and its applicant's standing unless a
+// membership has made one.
+func (h *Host) storeRequest(replicaID uint64, id string, q requestRow) error {
+	raw, err := json.Marshal(q)
+	if err != nil {
+		return err
+	}
+	standing := store.MemberRoom(string(q.Applicant), replicaID)
+	for range 4 * requestsPerApplicant { // each conflict is the success of another
+		var b store.Batch
+		b.Put(store.JoinRequest(replicaID, id), raw)
+		var old []byte
+		var had bool
+		if old, had, err = h.st.Get(standing); err == nil {
+			if !had {
+				old = nil
+			}
+			if string(old) != memberRow {
+				b.Expect(standing, old)
+				b.Put(standing, []byte(requestRowMark+id))
+			}
+			err = h.st.Commit(&b)
+		}
+		if !errors.Is(err, store.ErrConflict) { // it joined, or was swept, meanwhile
+			break
+		}
+	}
+	if err != nil {
+		return h.unavailable(err)
+	}
+	return nil
+}
+
 // follow puts what a change means outside of the log into the same commit: the
 // fate of a join request, and which rooms are an agent's own. settled is to be
 // called once the commit has landed, or failed.
-func (h *Host) follow(b *store.Batch, replicaID uint64, e *adp.Envelope, ch *room.Change) (settled func(), err error) {
+func (h *Host) follow(b *store.Batch, replicaID uint64, e *adp.Envelope, ch *room.Change) (settled func(error), err error) {
 	h.standing(b, replicaID, ch)
 	if ch.RequestID == "" {
-		return func() {}, nil
+		return func(error) {}, nil
 	}
 	q, ok, err := h.requestRow(replicaID, ch.RequestID)
 	if err != nil || !ok {
-		return func() {}, err // swept long ago: the chain still has the review
+		return func(error) {}, err // swept long ago: the chain still has the review
 	}
 	switch e.Type {
 	case room.Review:
@@ -248,13 +256,19 @@ func (h *Host) follow(b *store.Batch, replicaID uint64, e *adp.Envelope, ch *roo
 	b.Put(key, raw)
 	// until it is on disk, the next turn reads it here
 	h.flying.Store(string(key), &q)
-	return func() { h.flying.CompareAndDelete(string(key), &q) }, nil
+	return func(err error) {
+		h.flying.CompareAndDelete(string(key), &q)
+		if err == nil && (q.Consumed || q.Status == "rejected") {
+			h.closeAsk(replicaID, ch.RequestID)
+		}
+	}, nil
 }
 
-// What a MemberRoom row says: the agent is or was a member, or only asked.
+// What a MemberRoom row says: the agent is or was a member, or only asked, the
+// last time with the request whose ID follows.
 const (
 	memberRow      = "member"
-	requestRowMark = "request"
+	requestRowMark = "request "
 )
 
 // standing lists the room among those of every agent that the change concerns.
@@ -267,23 +281,53 @@ func (h *Host) standing(b *store.Batch, replicaID uint64, ch *room.Change) {
 	}
 }
 
-// sweepRequests deletes requests that expired a week ago.
+// sweepRequests deletes requests that expired a week ago, and the standing of
+// agents that had nothing else in the room.
 func (h *Host) sweepRequests(now int64) error {
-	const week = 7 * 24 * 3600_000
-	var b store.Batch
 	for _, r := range h.set.Of(h.opt.Origin) {
-		all, err := h.requests(r.ID)
+		if err := h.sweepRoom(r.ID, now-7*24*3600_000); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// sweptAtOnce keeps a batch below what the store commits.
+const sweptAtOnce = 10_000
+
+func (h *Host) sweepRoom(replicaID uint64, before int64) error {
+	all, err := h.requests(replicaID)
+	if err != nil {
+		return err
+	}
+	var b store.Batch
+	gone, kept := map[adp.AgentID]bool{}, map[adp.AgentID]bool{}
+	n := 0
+	for _, q := range all {
+		if q.ExpiresAt >= before || n == sweptAtOnce {
+			kept[q.Applicant] = true
+			continue
+		}
+		b.Delete(store.JoinRequest(replicaID, q.id()))
+		gone[q.Applicant] = true
+		n++
+	}
+	for applicant := range gone {
+		key := store.MemberRoom(string(applicant), replicaID)
+		v, ok, err := h.st.Get(key)
 		if err != nil {
 			return err
 		}
-		for _, q := range all {
-			if q.ExpiresAt < now-week {
-				b.Delete(store.JoinRequest(r.ID, q.id()))
-			}
+		if ok && string(v) != memberRow && !kept[applicant] {
+			b.Expect(key, v) // a new request would have changed it
+			b.Delete(key)
 		}
 	}
-	if b.Size() == 0 {
+	if n == 0 {
 		return nil
 	}
-	return h.st.Commit(&b)
+	if err := h.st.Commit(&b); !errors.Is(err, store.ErrConflict) { // somebody joined or asked: next time
+		return err
+	}
+	return nil
 }

@@ -139,11 +139,12 @@ func (h *Host) transition(ctx context.Context, r *replica.Replica) {
 	switch status {
 	case room.Ended:
 		h.statuses.clearRoom(r.ID)
+		h.asks.rooms.Delete(r.ID)
 		if _, err := h.archive(ctx, r); err != nil {
 			h.retry(ctx, r, err)
 			return
 		}
-		if h.opt.Ended != nil {
+		if _, told := h.ended.LoadOrStore(r.ID, true); !told && h.opt.Ended != nil {
 			h.opt.Ended(r)
 		}
 	case room.Cancelled: // no archive (ADP §19); the records stay
@@ -164,11 +165,8 @@ func (h *Host) retry(ctx context.Context, r *replica.Replica, err error) {
 	h.schedule.set(r, h.now()+30_000)
 }
 
-// archive makes the archive of an ended room once.
+// archive makes the archive of an ended room; the replica makes it once.
 func (h *Host) archive(ctx context.Context, r *replica.Replica) ([]byte, error) {
-	mu, _ := h.archives.LoadOrStore(r.ID, &sync.Mutex{})
-	mu.(*sync.Mutex).Lock()
-	defer mu.(*sync.Mutex).Unlock()
 	now := h.now()
 	return r.MakeArchive(ctx, h.roomURL(r.RoomID), now, now)
 }

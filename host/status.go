@@ -29,6 +29,7 @@ type board struct {
 	status map[adp.AgentID]statusEntry
 	items  []item
 	first  int64 // number of items[0]
+	aged   int64 // items before this one have been here for a sweep
 	signal chan struct{}
 }
 
@@ -103,7 +104,8 @@ func (s *statuses) clearRoom(id uint64) {
 	s.Lock()
 	defer s.Unlock()
 	if b := s.rooms[id]; b != nil {
-		clear(b.status)
+		delete(s.rooms, id)
+		close(b.signal)
 	}
 }
 
@@ -140,7 +142,8 @@ func (s *statuses) of(id uint64, agent adp.AgentID, now int64) ([]byte, bool) {
 	return nil, false
 }
 
-// sweep drops what has expired, and boards that hold nothing.
+// sweep drops the statuses that have expired, and the items that streams have
+// had the time between two sweeps to send.
 func (s *statuses) sweep(now int64) {
 	s.Lock()
 	defer s.Unlock()
@@ -150,6 +153,10 @@ func (s *statuses) sweep(now int64) {
 				delete(b.status, a)
 			}
 		}
+		if n := b.aged - b.first; n > 0 {
+			b.items, b.first = slices.Clone(b.items[n:]), b.aged
+		}
+		b.aged = b.first + int64(len(b.items))
 	}
 }
 

@@ -18,14 +18,21 @@ import (
 // window is how far an event's time may lie from ours (Identity, Live writes).
 const window = 300_000
 
+// errDiskFull tells a client what the operator has to mend; see tell.
+var errDiskFull = adp.Errorf(adp.Internal, "the disk of this host is full, so that nothing can be stored; nothing of the write was kept: try again later, and tell the operator")
+
 // unavailable is the answer when the store did not take a write.
 func (h *Host) unavailable(err error) error {
 	var e *adp.Error
-	if errors.As(err, &e) {
+	switch {
+	case errors.As(err, &e), errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded): // the caller has gone
 		return err
+	case errors.Is(err, store.ErrDiskFull):
+		h.opt.Log.Error("the disk is full: no write is stored until there is space", "error", err)
+		return errDiskFull
 	}
 	h.opt.Log.Error("a write could not be stored", "error", err)
-	return adp.Errorf(adp.Internal, "the write could not be stored, and nothing of it was kept; try again later")
+	return adp.Errorf(adp.Internal, "the write could not be stored; try the same again later")
 }
 
 // parse does the cheap checks of an envelope: strict text, shape, time and
@@ -94,37 +101,82 @@ func (h *Host) accepted(ctx context.Context, r *replica.Replica, e *adp.Envelope
 	if err != nil || !ok {
 		return h.unavailable(errors.Join(err, replica.ErrLost))
 	}
+	v, err := adp.ScanDepth(raw, adp.RecordDepth)
+	if err != nil || !v.Get("envelope").Get("hash").Is(e.Hash) { // its commit failed, and another record took the place
+		return h.unavailable(errors.Join(err, replica.ErrLost))
+	}
 	return adp.Errorf(adp.NonceNotGreater, "this event was accepted before, at seq %d; its record is in data.record", seq).
 		With("max_seen_nonce", maxOf(max, e.Nonce)).With("record", json.RawMessage(raw))
 }
 
 func maxOf(a, b int64) int64 { return max(a, b) }
 
-// packs gets the external packs that an event imports: from the store, else
-// through the guarded client.
-func (h *Host) packs(ctx context.Context, e *adp.Envelope) (map[string]*types.Pack, error) {
-	refs := room.PacksNeeded(e)
-	_, missing := h.set.PacksFor(refs)
-	if len(missing) > 8 {
-		return nil, adp.Errorf(adp.PackUnavailable, "the event imports %d external packs that this host does not have; it fetches 8 at most at once", len(missing))
+// Bounds of what one event makes us fetch. The batch that keeps the packs has to
+// fit into one commit beside the room's snapshot.
+const (
+	packsAtOnce     = 8
+	packBytesAtOnce = 4 << 20
+)
+
+// imports are the external packs of an event. What had to be fetched goes into
+// the commit of the event: a refused write stores nothing.
+type imports struct {
+	packs   map[string]*types.Pack // by digest
+	fetched map[string][]byte
+}
+
+func (i imports) keep(b *store.Batch) {
+	for digest, raw := range i.fetched {
+		b.Put(store.Pack(digest), raw)
 	}
+}
+
+// imports gets the external packs that an event needs: from the store, else
+// through the guarded client.
+func (h *Host) imports(ctx context.Context, e *adp.Envelope) (imports, error) {
+	have, missing := h.set.PacksFor(room.PacksNeeded(e))
+	in := imports{have, map[string][]byte{}}
+	if len(missing) > packsAtOnce {
+		return in, adp.Errorf(adp.PackUnavailable, "the event imports %d external packs that this host does not have; it fetches %d at most at once", len(missing), packsAtOnce)
+	}
+	total := 0
 	for _, ref := range missing {
+		if in.fetched[ref.Digest] != nil {
+			continue
+		}
 		raw, err := h.opt.Packs.FetchPack(ctx, ref.URI)
 		if err != nil {
-			return nil, adp.Errorf(adp.PackUnavailable, "the pack %.200q could not be fetched: %v", ref.URI, err)
+			return in, adp.Errorf(adp.PackUnavailable, "the pack %.200q could not be fetched: %v", ref.URI, err)
 		}
 		if err := types.Digest(ref.Digest, raw); err != nil {
-			return nil, err
+			return in, err
 		}
-		if _, err := types.ParsePack(raw); err != nil {
-			return nil, adp.Errorf(adp.PackUnavailable, "%.200q is not a pack document: %v", ref.URI, err)
+		p, err := types.ParsePack(raw)
+		if err != nil {
+			return in, adp.Errorf(adp.PackUnavailable, "%.200q is not a pack document: %v", ref.URI, err)
 		}
-		if err := h.set.KeepPack(ref.Digest, raw); err != nil {
-			return nil, h.unavailable(err)
+		if total += len(raw); total > packBytesAtOnce {
+			return in, adp.Errorf(adp.PackUnavailable, "the external packs of one event may have %d bytes together", packBytesAtOnce)
 		}
+		if in.packs == nil {
+			in.packs = map[string]*types.Pack{}
+		}
+		in.packs[ref.Digest], in.fetched[ref.Digest] = p, raw
 	}
-	have, _ := h.set.PacksFor(refs)
-	return have, nil
+	return in, nil
+}
+
+// mayImport tells whether it is worth fetching packs for an event: for those
+// who may define types, in a room that goes on. The state machine decides.
+func (h *Host) mayImport(ctx context.Context, r *replica.Replica, e *adp.Envelope) (ok bool, err error) {
+	if len(room.PacksNeeded(e)) == 0 {
+		return false, nil
+	}
+	err = r.View(ctx, func(s *room.State) {
+		status := s.StatusAt(h.now())
+		ok = s.MayManage(e.Actor) && (status == room.Scheduled || status == room.Active)
+	})
+	return ok, err
 }
 
 // errAccepted stops a turn in which the envelope turned out to be in the room.
@@ -157,9 +209,13 @@ func (h *Host) Write(ctx context.Context, roomID string, body []byte) (*adp.Reco
 	if err := h.fresh(e); err != nil {
 		return nil, err
 	}
-	packs, err := h.packs(ctx, e)
-	if err != nil {
-		return nil, err
+	var in imports
+	if may, err := h.mayImport(ctx, r, e); err != nil {
+		return nil, h.unavailable(err)
+	} else if may {
+		if in, err = h.imports(ctx, e); err != nil {
+			return nil, err
+		}
 	}
 	var rec *adp.Record
 	var ch *room.Change
@@ -170,23 +226,30 @@ func (h *Host) Write(ctx context.Context, roomID string, body []byte) (*adp.Reco
 		}
 		return h.nonces.use(e.Actor, e.Nonce, func(b *store.Batch, landed func(error)) error {
 			var err error
-			rec, ch, err = h.judge(r, t, e, packs)
+			rec, ch, err = h.judge(r, t, e, in.packs)
 			if err != nil {
 				return err
 			}
+			in.keep(b)
+			creator, size := t.State.Creator, int64(len(rec.JSON()))
 			settled, err := h.follow(b, r.ID, e, ch)
 			if err != nil {
+				h.usage.add(creator, 0, -size)
 				return err
 			}
-			creator, size := t.State.Creator, int64(len(rec.JSON()))
-			return t.Append(rec, ch, b, func(err error) {
+			err = t.Append(rec, ch, b, func(err error) {
 				landed(err)
-				settled()
-				if err == nil {
-					h.usage.add(creator, 0, size)
+				settled(err)
+				if err != nil {
+					h.usage.add(creator, 0, -size)
 				}
 				done <- err
 			})
+			if err != nil {
+				settled(err)
+				h.usage.add(creator, 0, -size)
+			}
+			return err
 		})
 	})
 	var before errAccepted
@@ -203,7 +266,8 @@ func (h *Host) Write(ctx context.Context, roomID string, body []byte) (*adp.Reco
 	return rec, nil
 }
 
-// judge runs the state machine and the quotas inside the room's turn.
+// judge runs the state machine and the quotas inside the room's turn. The bytes
+// of the record it answers are counted; who does not store it gives them back.
 func (h *Host) judge(r *replica.Replica, t *replica.Turn, e *adp.Envelope, packs map[string]*types.Pack) (*adp.Record, *room.Change, error) {
 	s := t.State
 	now := max(h.now(), s.ReceivedAt) // received_at never steps back
@@ -217,12 +281,15 @@ func (h *Host) judge(r *replica.Replica, t *replica.Turn, e *adp.Envelope, packs
 		return nil, nil, err
 	}
 	rec := adp.NewRecord(e, s.RoomID, s.Last.Seq+1, s.Last.Hash, now)
-	if !ch.Close && !ch.Cancel && e.Type != room.Leave {
-		if err := h.usage.bytes(h.Access(), s.Creator, t.Row().Bytes, int64(len(rec.JSON()))); err != nil {
-			return nil, nil, err
-		}
+	size, limits := int64(len(rec.JSON())), h.Access()
+	if ch.Close || ch.Cancel || e.Type == room.Leave { // a full room can be ended and left
+		limits = Access{}
+	}
+	if err := h.usage.take(limits, s.Creator, t.Row().Bytes, 0, size); err != nil {
+		return nil, nil, err
 	}
 	if err := h.rates.take(h.quotas(r.ID, e, s, ch), now); err != nil {
+		h.usage.add(s.Creator, 0, -size)
 		return nil, nil, err
 	}
 	return rec, ch, nil
@@ -249,7 +316,7 @@ func (h *Host) CreateRoom(ctx context.Context, body []byte) (*replica.Replica, *
 	if err := h.mayCreate(e.Actor); err != nil {
 		return nil, nil, err
 	}
-	packs, err := h.packs(ctx, e)
+	in, err := h.imports(ctx, e)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -257,22 +324,20 @@ func (h *Host) CreateRoom(ctx context.Context, body []byte) (*replica.Replica, *
 	var rec *adp.Record
 	done := make(chan error, 1)
 	err = h.nonces.use(e.Actor, e.Nonce, func(b *store.Batch, landed func(error)) error {
-		if err := h.usage.room(h.Access(), e.Actor); err != nil {
-			return err
-		}
 		id, now := xid.New().String(), h.now()
 		s := room.New(id)
-		ch, err := s.Apply(e, room.Context{At: now, Packs: packs, Live: &room.Live{Limits: h.opt.Limits.room()}})
+		ch, err := s.Apply(e, room.Context{At: now, Packs: in.packs, Live: &room.Live{Limits: h.opt.Limits.room()}})
 		if err != nil {
 			return err
 		}
 		rec = adp.NewRecord(e, id, 1, "", now)
-		if err := h.usage.bytes(h.Access(), e.Actor, 0, int64(len(rec.JSON()))); err != nil {
+		size := int64(len(rec.JSON()))
+		if err := h.usage.take(h.Access(), e.Actor, 0, 1, size); err != nil {
 			return err
 		}
+		in.keep(b)
 		b.Expect(createdKey(e.Hash), nil)
 		b.Put(createdKey(e.Hash), []byte(id))
-		size := int64(len(rec.JSON()))
 		more := func(id uint64, b *store.Batch) { h.standing(b, id, ch) }
 		r, err = h.set.CreateWith(h.opt.Origin, rec, ch, replica.Row{}, b, more, func(err error) {
 			landed(err)
@@ -282,9 +347,9 @@ func (h *Host) CreateRoom(ctx context.Context, body []byte) (*replica.Replica, *
 			done <- err
 		})
 		if err != nil {
+			h.usage.add(e.Actor, -1, -size)
 			return err
 		}
-		h.usage.add(e.Actor, 1, size)
 		return h.rates.take(h.quotas(r.ID, e, s, ch), now)
 	})
 	if err == nil {
