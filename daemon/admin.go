@@ -68,7 +68,9 @@ func (d *daemon) adminMux() http.Handler {
 			if err != nil {
 				return err
 			}
-			d.log.Info("access changed by the operator", "change", change)
+			if said, err := json.Marshal(change); err == nil {
+				d.log.Info("access changed by the operator", "change", string(said))
+			}
 			web.WriteJSON(w, http.StatusOK, now)
 			return nil
 		})

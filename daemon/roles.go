@@ -225,7 +225,9 @@ func (d *daemon) handler() http.Handler {
 	d.routes(mux)
 	metrics := promhttp.HandlerFor(d.metrics, promhttp.HandlerOpts{})
 	mux.Handle("GET", "/metrics", func(w http.ResponseWriter, r *http.Request) error {
-		if addr := web.ClientAddr(r); !addr.IsLoopback() && !addr.IsPrivate() {
+		// behind a proxy that is not listed in trusted_proxies, everybody looks local
+		forwarded := r.Header.Get("X-Forwarded-For") != "" || r.Header.Get("Forwarded") != ""
+		if addr := web.ClientAddr(r); forwarded && len(d.cfg.TrustedProxies) == 0 || !addr.IsLoopback() && !addr.IsPrivate() {
 			return adp.Errorf(adp.NotFound, "metrics are shown on the local network only")
 		}
 		metrics.ServeHTTP(w, r)

@@ -104,7 +104,9 @@ func (a *access) derive() {
 				delete(m, id)
 			}
 		}
-		return m, slices.Sorted(maps.Keys(m))
+		list := slices.AppendSeq([]adp.AgentID{}, maps.Keys(m))
+		slices.Sort(list)
+		return m, list
 	}
 	a.allowed, n.AllowedCreators = merge(a.conf.AllowedCreators, a.over.Allowed)
 	a.banned, n.BannedAgents = merge(a.conf.BannedAgents, a.over.Banned)

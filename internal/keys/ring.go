@@ -10,12 +10,13 @@ package keys
 
 import (
 	"crypto/ed25519"
-	"crypto/hkdf"
 	"crypto/sha256"
 	"fmt"
 	"io"
 	"log/slog"
 	"strconv"
+
+	"golang.org/x/crypto/hkdf"
 
 	"github.com/witan-adp/witan/adp"
 )
@@ -74,7 +75,8 @@ func (r *Ring) Public(p Purpose) ed25519.PublicKey { return r.Key(p).Public().(e
 func (r *Ring) Derive(label string, n int) []byte { return r.derive("secret/"+label, n) }
 
 func (r *Ring) derive(what string, n int) []byte {
-	out, err := hkdf.Key(sha256.New, r.seed[:], nil, "witan/1/"+what+"/"+strconv.Itoa(r.generation), n)
+	out := make([]byte, n)
+	_, err := io.ReadFull(hkdf.New(sha256.New, r.seed[:], nil, []byte("witan/1/"+what+"/"+strconv.Itoa(r.generation))), out)
 	if err != nil { // n is out of range: a mistake in the program
 		panic(err)
 	}

@@ -3,7 +3,7 @@ package keys
 import (
 	"bytes"
 	"crypto/ed25519"
-	"crypto/hkdf"
+	"crypto/hkdf" // the other implementation, on purpose
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"

@@ -306,7 +306,7 @@ func TestContentID(t *testing.T) {
 	if id("/a", "bc") == id("/ab", "c") {
 		t.Error("topic and data run into each other")
 	}
-	if id("/a", "b") != id("/a", "b") || len(id("/a", "b")) != 32 {
+	if again := id("/a", "b"); id("/a", "b") != again || len(again) != 32 {
 		t.Error("the ID is not the hash of topic and data")
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"math"
 	"os"
 	"sync"
+	"time"
 
 	"github.com/dgraph-io/badger/v4"
 )
@@ -149,7 +150,7 @@ func (s *Store) close() error {
 		s.wake.Wait()
 	}
 	s.mu.Unlock()
-	err := s.db.Close()
+	err := s.closeEngine()
 	if s.lock != nil {
 		err = errors.Join(err, s.lock.Close())
 	}
@@ -157,6 +158,23 @@ func (s *Store) close() error {
 		return fmt.Errorf("store: close %s: %w", s.dir, err)
 	}
 	return nil
+}
+
+// closeTime bounds the flush at the end: an engine that cannot write tries for
+// ever. What was answered is in its synced log all the same.
+const closeTime = 30 * time.Second
+
+func (s *Store) closeEngine() error {
+	done := make(chan error, 1)
+	go func() { done <- s.db.Close() }()
+	timer := time.NewTimer(closeTime)
+	defer timer.Stop()
+	select {
+	case err := <-done:
+		return err
+	case <-timer.C:
+		return fmt.Errorf("the engine could not flush within %s; nothing that was answered is lost, and the next start reads it from the log", closeTime)
+	}
 }
 
 // enter and leave keep the engine open while someone reads: its memory maps must not go away under a reader.

@@ -106,7 +106,7 @@ func testCloseWaitsForReaders(t *testing.T, s *store.Store) {
 			<-finish
 			v, found, err := r.Get([]byte("a"))
 			if !found || string(v) != "1" {
-				return fmt.Errorf("Get = %q, %v, %w", v, found, err)
+				return fmt.Errorf("read %q, %v, %w", v, found, err)
 			}
 			return err
 		})
