@@ -1,0 +1,257 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+	"unicode/utf8"
+
+	"github.com/witan-adp/witan/adp"
+	"github.com/witan-adp/witan/internal/fetch"
+)
+
+func TestPlain(t *testing.T) {
+	for in, want := range map[string]string{
+		"":                         "",
+		"plain text, 中文, 👩‍🔬":      "plain text, 中文, 👩‍🔬",
+		"\x1b[31mred":              `\u001b[31mred`,
+		"a\nb\r\tc":                `a\nb\r\tc`,
+		"\u009b31m":                `\u009b31m`,
+		"user\u202etxt.exe":        `user\u202etxt.exe`,
+		"\u2066\u2069\u200e\u061c": `\u2066\u2069\u200e\u061c`,
+		"zero\u200bwidth\ufeff":    `zero\u200bwidth\ufeff`,
+		"\U000e0041tag":            `\U000e0041tag`,
+		"line\u2028end\x7f":        `line\u2028end\u007f`,
+		"cut \xff\xe4\xb8":         `cut \xff\xe4\xb8`,
+		"honest \ufffd":            `honest \ufffd`,
+	} {
+		if got := plain(in); got != want {
+			t.Errorf("plain(%q) = %q, want %q", in, got, want)
+		}
+	}
+	if got := short("12345678", 5); got != "1234…" {
+		t.Errorf("short: %q", got)
+	}
+	if got := short("12345", 5); got != "12345" {
+		t.Errorf("short: %q", got)
+	}
+}
+
+func FuzzPlain(f *testing.F) {
+	f.Add("a\x1b[2J\u202e\xff")
+	f.Fuzz(func(t *testing.T, s string) {
+		p := plain(s)
+		for _, r := range p {
+			if hidden(r) {
+				t.Fatalf("plain(%q) = %q holds %U", s, p, r)
+			}
+		}
+		if plain(p) != p || !utf8.ValidString(p) {
+			t.Fatalf("plain(%q) = %q is not plain", s, p)
+		}
+	})
+}
+
+func TestParseTime(t *testing.T) {
+	now := time.Date(2026, 7, 4, 10, 0, 0, 0, time.UTC)
+	base := now.Add(time.Hour)
+	for in, want := range map[string]time.Time{
+		"now": now, "+90m": base.Add(90 * time.Minute), "2026-07-05T10:00:00Z": now.AddDate(0, 0, 1), "2026-07-05T12:00:00+02:00": now.AddDate(0, 0, 1),
+		"2026-07-05 10:00": time.Date(2026, 7, 5, 10, 0, 0, 0, time.Local), "1783159200000": time.UnixMilli(1783159200000),
+	} {
+		if got, err := parseTime(in, now, base); err != nil || !got.Equal(want) {
+			t.Errorf("parseTime(%q) = %v, %v, want %v", in, got, err, want)
+		}
+	}
+	for _, in := range []string{"", "later", "+", "+1", "-1", "2026-13-01 10:00", "10:00"} {
+		if got, err := parseTime(in, now, base); err == nil {
+			t.Errorf("parseTime(%q) = %v", in, got)
+		}
+	}
+}
+
+func TestNextPage(t *testing.T) {
+	for in, want := range map[string]string{
+		"":                              "",
+		`<https://a/x?y=1>; rel="next"`: "https://a/x?y=1",
+		`<https://a/x>; rel=next`:       "https://a/x",
+		`<https://a/p>; rel="prev", <https://a/n>; title="x"; rel="next"`: "https://a/n",
+		`<https://a/p>; rel="last"`:                                       "",
+		`https://a/x; rel="next"`:                                         "",
+	} {
+		if got := nextPage(http.Header{"Link": {in}}); got != want {
+			t.Errorf("nextPage(%q) = %q, want %q", in, got, want)
+		}
+	}
+}
+
+func TestPlace(t *testing.T) {
+	c := &client{host: "https://Host.example/", http: fetch.New(fetch.Options{AllowPrivate: true})}
+	for in, want := range map[string]string{
+		"abc":                                "https://host.example/v1/rooms/abc",
+		"http://127.0.0.1:8080/v1/rooms/abc": "http://127.0.0.1:8080/v1/rooms/abc",
+		"http://127.0.0.1:8080/v1/rooms/abc/events?after_seq=1":      "http://127.0.0.1:8080/v1/rooms/abc",
+		"https://M.example/m/host.example:8443/v1/rooms/abc/archive": "https://m.example/m/host.example:8443/v1/rooms/abc",
+	} {
+		if got, err := c.place(in); err != nil || got.url() != want {
+			t.Errorf("place(%q) = %q, %v, want %q", in, got.url(), err, want)
+		}
+	}
+	for _, in := range []string{"", "a/b", "..", "public", "https://x/v1/rooms/", "https://x/v1/rooms/public", "https://x/abc", "https://u:p@x/v1/rooms/abc"} {
+		var usage usageError
+		if got, err := c.place(in); !errors.As(err, &usage) {
+			t.Errorf("place(%q) = %v, %v", in, got, err)
+		}
+	}
+	c.host = "http://127.0.0.1:1/m/host.example/v1/"
+	if got, err := c.place("abc"); err != nil || got.url() != "http://127.0.0.1:1/m/host.example/v1/rooms/abc" {
+		t.Errorf("at a mirror: %v, %v", got, err)
+	}
+}
+
+func TestItems(t *testing.T) {
+	var got []string
+	text := ": hello\n\nevent: a\ndata: 1\ndata:2\n\nid: 7\n\ndata: x\r\n\r\nevent: cut\ndata: never"
+	err := items(strings.NewReader(text), func(event, data string) error {
+		got = append(got, event+"="+data)
+		return nil
+	})
+	if s := strings.Join(got, "|"); err != nil || s != "a=1\n2|=x" {
+		t.Errorf("%q, %v", s, err)
+	}
+	stop := errors.New("enough")
+	if err := items(strings.NewReader(text), func(string, string) error { return stop }); err != stop {
+		t.Errorf("answered %v", err)
+	}
+	if err := items(strings.NewReader("data: "+strings.Repeat("x", maxItem)), func(string, string) error { return nil }); err == nil {
+		t.Error("an item without end was read")
+	}
+}
+
+func TestBackOff(t *testing.T) {
+	var b backOff
+	for _, most := range []time.Duration{1, 2, 4, 8, 16, 30, 30} {
+		if d := b.next(); d > most*time.Second || d < most*time.Second*3/4 {
+			t.Errorf("%v after at most %v s", d, int(most))
+		}
+	}
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		start := time.Now()
+		if !wait(ctx, time.Minute) || time.Since(start) != time.Minute {
+			t.Error("did not wait a minute")
+		}
+		cancel()
+		if wait(ctx, time.Minute) || time.Since(start) != time.Minute {
+			t.Error("waited after the end")
+		}
+	})
+}
+
+func TestProgress(t *testing.T) {
+	for _, c := range []struct {
+		done, total int64
+		want        string
+	}{
+		{50, 100, "verifying   50% ███████████████░░░░░░░░░░░░░░░  1000 records  250/s  4s left"},
+		{100, 100, "verifying  100% ██████████████████████████████  1000 records  250/s"},
+		{300, 100, "verifying  100% ██████████████████████████████  1000 records  250/s"},
+		{0, 100, "verifying    0% ░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░  1000 records  250/s"},
+		{7, 0, "verifying  1000 records  250/s"},
+	} {
+		if got := progressLine("verifying", c.done, c.total, 1000, 4*time.Second); got != c.want {
+			t.Errorf("%d of %d: %q, want %q", c.done, c.total, got, c.want)
+		}
+	}
+	if p := newProgress(io.Discard, "x", 1); p != nil {
+		t.Error("a bar without a terminal")
+	}
+	synctest.Test(t, func(t *testing.T) {
+		var out bytes.Buffer
+		p := &progress{w: &out, what: "work", total: 10, start: time.Now()}
+		p.at(1, 1)
+		if out.Len() > 0 {
+			t.Errorf("shown at once: %q", out.String())
+		}
+		time.Sleep(2 * time.Second) // of the bubble
+		p.at(5, 5)
+		p.at(6, 6) // too soon after the last
+		if s := out.String(); strings.Count(s, "\r") != 1 || !strings.Contains(s, " 50% ") {
+			t.Errorf("shown: %q", s)
+		}
+		out.Reset()
+		p.end()
+		if s := out.String(); strings.Trim(s, " \r") != "" || !strings.HasSuffix(s, "\r") {
+			t.Errorf("left behind: %q", s)
+		}
+	})
+}
+
+// FuzzSource: whatever the input, it is taken apart to its end in bounded pieces, and what is wrong with it is a finding.
+func FuzzSource(f *testing.F) {
+	for _, name := range []string{"good", "records", "array", "array-open", "array-more", "empty-line", "cut-in-line", "respelled"} {
+		f.Add(fixtures()[name])
+	}
+	f.Add([]byte("[]"))
+	f.Add([]byte("[1,2]x"))
+	f.Add([]byte(" \n\t{\"type\":1}\r\n\r\n"))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		e := newExact(bytes.NewReader(text))
+		src, err := openSource(e)
+		for n := 0; err == nil; n++ {
+			var piece []byte
+			if piece, err = src.next(); err == nil && (len(piece) == 0 || n > len(text)) {
+				t.Fatalf("piece %d is %q", n, piece)
+			}
+		}
+		var bad badInput
+		switch {
+		case err == io.EOF && e.n != int64(len(text)):
+			t.Fatalf("%d of %d bytes were hashed", e.n, len(text))
+		case err != io.EOF && !errors.As(err, &bad):
+			t.Fatalf("ended with %v, which is no finding", err)
+		}
+	})
+}
+
+// No change of one byte in an archive goes unnoticed when its manifest is at hand, and none is a failure of ours.
+func TestEveryByteCounts(t *testing.T) {
+	good := fixtures()["good"]
+	check := func(text []byte) string {
+		claim, err := adp.ParseClaim(fixtures()["manifest"])
+		if err != nil {
+			t.Fatal(err)
+		}
+		in := newInspection("test")
+		in.claim = claim
+		if err := in.stream(t.Context(), newExact(bytes.NewReader(text)), nil); err != nil {
+			t.Fatal(err)
+		}
+		in.finish()
+		if err := in.report().show(io.Discard); err != nil {
+			t.Fatal(err)
+		}
+		return in.verdict()
+	}
+	if v := check(good); v != "verified" {
+		t.Fatalf("the good archive is %s", v)
+	}
+	for i := 0; i < len(good); i += 23 {
+		text := bytes.Clone(good)
+		text[i] ^= 1 << (i % 8)
+		if v := check(text); v == "verified" {
+			t.Errorf("byte %d changed from %q to %q: verified", i, good[i], text[i])
+		}
+	}
+	for _, n := range []int{0, 1, len(good) / 2, len(good) - 1} {
+		if v := check(good[:n]); v == "verified" {
+			t.Errorf("cut to %d of %d bytes: verified", n, len(good))
+		}
+	}
+}

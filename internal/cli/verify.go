@@ -1,0 +1,237 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/witan-adp/witan/adp"
+	"github.com/witan-adp/witan/adp/room"
+)
+
+// maxShown bounds the findings that a report lists.
+const maxShown = 20
+
+type verifyFlags struct {
+	quiet, allowUnverifiable bool
+	manifest                 string
+	cid                      string
+}
+
+func verifyCommand() *cobra.Command {
+	c := &client{}
+	var f verifyFlags
+	cmd := &cobra.Command{Use: "verify FILE|URL", Short: "Verify an archive or a room in full", Args: cobra.ExactArgs(1),
+		Long: `Verify an archive or a room in full: strict JSON, hashes, signatures, links, whether each event was allowed when it was accepted, and what the
+manifest says of it all. FILE is an archive.jsonl, a file with a record a line, or a JSON array of records; - is standard input. URL is that
+of a room, at its host or at a mirror.
+
+The verdict is one of
+  verified          all of it is good
+  violations        authentic and linked, but the host accepted what the protocol forbids
+  unverifiable      authentic and linked, but some events cannot be judged, such as those of a type pack that is not at hand
+  archive-mismatch  the records are not what the manifest, the CID or the room resource says
+  broken            from some record on it is not authentic or not linked
+
+The exit status is 0 only when all is verified.`,
+		RunE: c.do(func(ctx context.Context, args []string) error {
+			in, err := c.inspect(ctx, args[0], f)
+			if err != nil {
+				return err
+			}
+			if f.cid != "" {
+				in.checkCID(f.cid)
+			}
+			if err := c.report(in, f); err != nil {
+				return err
+			}
+			if v := in.verdict(); v != "verified" && (v != "unverifiable" || !f.allowUnverifiable) {
+				return errReported
+			}
+			return nil
+		})}
+	cmd.Flags().BoolVarP(&f.quiet, "quiet", "q", false, "write the verdict only")
+	cmd.Flags().BoolVar(&f.allowUnverifiable, "allow-unverifiable", false, "exit with 0 also when some events cannot be judged")
+	cmd.Flags().StringVar(&f.manifest, "manifest", "", "file with the manifest (GET …/archive) that FILE belongs to")
+	cmd.Flags().StringVar(&f.cid, "cid", "", "the events CID or the bundle CID that the archive must have")
+	c.output(cmd)
+	return c.key(cmd)
+}
+
+// inspect verifies a file or what stands at a URL.
+func (c *client) inspect(ctx context.Context, name string, f verifyFlags) (*inspection, error) {
+	if f.cid != "" {
+		if _, _, err := adp.ParseCID(f.cid); err != nil {
+			return nil, usagef("--cid: %v", err)
+		}
+	}
+	if strings.Contains(name, "://") {
+		if f.manifest != "" {
+			return nil, usagef("--manifest is for files; a room's URL brings its own manifest")
+		}
+		p, err := c.place(name)
+		if err != nil {
+			return nil, err
+		}
+		return c.inspectRoom(ctx, p)
+	}
+	in := newInspection(name)
+	if f.manifest != "" {
+		text, err := c.read(f.manifest)
+		if err != nil {
+			return nil, err
+		}
+		if in.claim, err = adp.ParseClaim(text); err != nil {
+			return nil, fmt.Errorf("%s: %w", f.manifest, err)
+		}
+	}
+	r, size := c.in, int64(0)
+	if name == "-" {
+		in.source = "standard input"
+	} else {
+		file, err := os.Open(name)
+		if err != nil {
+			return nil, err
+		}
+		defer file.Close()
+		if info, err := file.Stat(); err == nil && info.Mode().IsRegular() {
+			size = info.Size()
+		}
+		r = file
+	}
+	meter := &meter{r: r}
+	in.bar = newProgress(c.err, "verifying", size)
+	if err := in.stream(ctx, newExact(meter), meter.read); err != nil {
+		return nil, err
+	}
+	in.finish()
+	return in, nil
+}
+
+// checkCID compares with a CID that the caller trusts.
+func (in *inspection) checkCID(want string) {
+	codec, _, err := adp.ParseCID(want)
+	switch {
+	case err != nil || in.broken != nil:
+	case codec == adp.CodecJSON && in.verifier.Digest.Summary().EventsCID() != want:
+		in.problem("the records are not those of %s", want)
+	case codec == adp.CodecRaw && in.bundleCID == "":
+		in.problem("there is no archive.jsonl here to compare with %s", want)
+	case codec == adp.CodecRaw && in.bundleCID != want:
+		in.problem("the bytes of the archive are not those of %s", want)
+	}
+}
+
+// report is what verify says, in JSON.
+type report struct {
+	Source       string                 `json:"source"`
+	Verdict      string                 `json:"verdict"`
+	Broken       *brokenAt              `json:"broken,omitempty"`
+	Problems     []string               `json:"problems,omitempty"`
+	RoomID       string                 `json:"room_id,omitempty"`
+	Host         string                 `json:"host,omitempty"`
+	URL          string                 `json:"url,omitempty"`
+	Topic        string                 `json:"topic,omitempty"`
+	Manifest     string                 `json:"manifest"` // none, matches, differs, unchecked
+	Records      int64                  `json:"records"`
+	Authors      int                    `json:"authors"`
+	FirstAt      int64                  `json:"first_received_at,omitempty"`
+	LastAt       int64                  `json:"last_received_at,omitempty"`
+	Counts       map[room.Outcome]int64 `json:"counts"`
+	Rules        map[adp.Code]int       `json:"rules,omitempty"`
+	Genesis      string                 `json:"genesis,omitempty"`
+	LastHash     string                 `json:"last_hash,omitempty"`
+	ArchiveRoot  string                 `json:"archive_root,omitempty"`
+	EventsDigest string                 `json:"events_sha3_256,omitempty"`
+	EventsCID    string                 `json:"events_cid,omitempty"`
+	BundleCID    string                 `json:"bundle_cid,omitempty"`
+	BundleBytes  int64                  `json:"bundle_bytes,omitempty"`
+	Findings     []room.Finding         `json:"findings,omitempty"`
+}
+
+type brokenAt struct {
+	Seq    int64  `json:"seq"`
+	Reason string `json:"reason"`
+}
+
+func (in *inspection) report() report {
+	v := in.verifier
+	r := report{Source: in.source, Verdict: in.verdict(), Problems: in.problems, Records: v.State.Last.Seq, Authors: len(in.authors), FirstAt: in.firstAt, LastAt: in.lastAt,
+		Counts: map[room.Outcome]int64{}, Rules: v.Rules(), BundleCID: in.bundleCID, BundleBytes: in.bundleBytes, RoomID: v.State.RoomID, Findings: v.Findings(), Manifest: "none"}
+	for _, o := range []room.Outcome{room.Allowed, room.Violation, room.Unverifiable} {
+		r.Counts[o] = v.Counts[o]
+	}
+	if in.broken != nil {
+		r.Broken = &brokenAt{in.broken.Seq, in.broken.Err.Error()}
+	}
+	if c := in.claim; c != nil {
+		r.Host, r.URL = c.Host, c.URL
+		r.Manifest = "matches"
+	}
+	switch {
+	case in.differs:
+		r.Manifest = "differs"
+	case in.claim != nil && in.broken != nil:
+		r.Manifest = "unchecked"
+	}
+	if r.Records > 0 {
+		s := v.Digest.Summary()
+		r.Topic, r.Genesis, r.LastHash, r.EventsCID = v.State.Contract.Topic, s.Genesis, s.LastHash, s.EventsCID()
+		r.ArchiveRoot, r.EventsDigest = adp.Encode(s.Root[:]), adp.Encode(s.Events[:])
+	}
+	if len(r.Findings) > maxShown {
+		r.Findings = r.Findings[:maxShown]
+	}
+	return r
+}
+
+func (c *client) report(in *inspection, f verifyFlags) error {
+	r := in.report()
+	switch {
+	case c.json:
+		return asJSON(c.out, r)
+	case f.quiet:
+		_, err := fmt.Fprintln(c.out, r.Verdict)
+		return err
+	}
+	return r.show(c.out)
+}
+
+// show writes the report for people: the verdict and its reasons first.
+func (r report) show(w io.Writer) error {
+	fmt.Fprintln(w, r.Verdict)
+	if r.Broken != nil {
+		fmt.Fprintf(w, "  seq %d: %s\n", r.Broken.Seq, short(r.Broken.Reason, 500))
+	}
+	for _, p := range r.Problems {
+		fmt.Fprintf(w, "  %s\n", short(p, 500))
+	}
+	var rows [][]string
+	for _, f := range r.Findings {
+		rows = append(rows, []string{fmt.Sprintf("  seq %d", f.Seq), string(f.Outcome), short(strings.TrimPrefix(string(f.Rule)+": "+f.Reason, ": "), 300)})
+	}
+	if err := table(w, rows); err != nil {
+		return err
+	}
+	if more := r.Counts[room.Violation] + r.Counts[room.Unverifiable] - int64(len(r.Findings)); more > 0 {
+		fmt.Fprintf(w, "  … and %d more\n", more)
+	}
+	span := ""
+	if r.Records > 0 {
+		span = utc(r.FirstAt) + " – " + utc(r.LastAt)
+	}
+	bundle := ""
+	if r.BundleCID != "" {
+		bundle = fmt.Sprintf("%s (%d bytes)", r.BundleCID, r.BundleBytes)
+	}
+	fmt.Fprintln(w)
+	return fields(w, "source", plain(r.Source), "room", short(r.RoomID, 128), "host", short(r.Host, 200), "url", short(r.URL, 300), "topic", short(r.Topic, 200),
+		"records", fmt.Sprintf("%d by %s", r.Records, count(int64(r.Authors), "author")),
+		"judged", fmt.Sprintf("%d allowed, %s, %d unverifiable", r.Counts[room.Allowed], count(r.Counts[room.Violation], "violation"), r.Counts[room.Unverifiable]),
+		"time", span, "manifest", r.Manifest, "genesis", r.Genesis, "last hash", r.LastHash, "root", r.ArchiveRoot, "events", r.EventsDigest,
+		"events CID", r.EventsCID, "bundle CID", bundle)
+}
