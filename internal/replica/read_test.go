@@ -172,8 +172,20 @@ func TestRing(t *testing.T) {
 	if len(g.items) > 2*ringBytes/1000+130 {
 		t.Errorf("%d places are kept", len(g.items))
 	}
+	for seq := int64(2001); seq <= 4000; { // what a reader holds outlives the ring's own hold
+		lent, ok := g.after(g.first+int64(g.dropped)-1, 30, 1<<20)
+		for range 40 {
+			g.add(seq, rec)
+			seq++
+		}
+		for i, raw := range lent {
+			if !ok || !bytes.Equal(raw, rec) {
+				t.Fatalf("place %d of what a reader holds is gone", i)
+			}
+		}
+	}
 	g.add(5000, rec) // a gap: what came before is of no use
-	if _, ok := g.after(1999, 10, 1<<20); ok {
+	if _, ok := g.after(3999, 10, 1<<20); ok {
 		t.Error("the ring answers across a gap")
 	}
 	big := bytes.Repeat([]byte("x"), 2*ringBytes)

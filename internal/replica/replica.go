@@ -355,7 +355,10 @@ func (r *Replica) load() error {
 	}
 	if r.failed.Load() {
 		r.state = nil
+		r.moved.Lock()
 		r.failed.Store(false)
+		r.broadcast() // to those in drain
+		r.moved.Unlock()
 	}
 	if r.state != nil {
 		return nil
@@ -376,12 +379,13 @@ func (r *Replica) sound() error {
 	return nil
 }
 
+// drain waits until nothing is in flight, or another turn has seen to it.
 func (r *Replica) drain() {
 	for {
 		r.moved.Lock()
-		n, signal := r.pending.Load(), r.signal
+		over, signal := r.pending.Load() == 0 || !r.failed.Load(), r.signal
 		r.moved.Unlock()
-		if n == 0 {
+		if over {
 			return
 		}
 		<-signal // the store answers every submission

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/witan-adp/witan/adp"
 	"github.com/witan-adp/witan/adp/room"
@@ -149,39 +150,69 @@ func TestFailureInsideATurn(t *testing.T) {
 	same(t, r, s)
 }
 
-// Many turns at once after a failure: each finds the state current.
+// Many turns wait for the same failure: the first reads the state again, the
+// others go on from what it has queued.
 func TestManyTurnsAfterAFailure(t *testing.T) {
-	for range 20 {
+	for range 10 {
 		s, st := begin(t, nil), memory(t)
 		r := create(t, openSet(t, st), s)
-		release := hold(t, st)
-		var b store.Batch
-		b.Put(store.ReplicaRow(r.ID), r.rowJSON)
-		b.Check(func(func([]byte) ([]byte, bool, error)) error { return errors.New("no") })
-		answers := make(chan error, 64)
-		saved := make(chan struct{})
-		go func() {
-			_ = r.Take(func(turn *Turn) error { return turn.Save(&b, func(err error) { answers <- err }) })
-			close(saved)
-		}()
-		<-saved
-		var wg sync.WaitGroup
-		release()
-		if err := <-answers; err == nil {
-			t.Fatal("the failing batch was committed")
+		answers := make(chan error, 16)
+		answer := func(err error) { answers <- err }
+		n := 0
+		save := func(b *store.Batch) error {
+			return r.Take(func(turn *Turn) error {
+				n++
+				turn.Row().Reason = fmt.Sprint("write ", n) // each builds on the one before
+				return turn.Save(b, answer)
+			})
 		}
+		gate, failing := make(chan struct{}), make(chan struct{})
+		release := hold(t, st) // both in flight before either fails
+		var first, second store.Batch
+		first.Check(func(func([]byte) ([]byte, bool, error)) error { return errors.New("no") })
+		if err := errors.Join(save(&first), save(&second)); err != nil {
+			t.Fatal(err)
+		}
+		r.pending.Add(1) // and one more that is not answered yet
+		release()
+		for range 2 {
+			if err := <-answers; err == nil {
+				t.Fatal("a failing batch was committed")
+			}
+		}
+		var wg sync.WaitGroup
+		var once sync.Once
 		for range 8 {
 			wg.Go(func() {
-				if err := r.Take(func(turn *Turn) error { return turn.Save(nil, func(err error) { answers <- err }) }); err != nil {
+				var b store.Batch
+				once.Do(func() { close(failing) })
+				b.Check(func(func([]byte) ([]byte, bool, error)) error { <-gate; return nil }) // until all have had their turn
+				if err := save(&b); err != nil {
 					t.Errorf("turn: %v", err)
 				}
 			})
 		}
+		<-failing
+		r.moved.Lock()
+		r.pending.Add(-1)
+		r.broadcast()
+		r.moved.Unlock()
+		turns := make(chan struct{})
+		go func() { wg.Wait(); close(turns) }()
+		select {
+		case <-turns:
+		case <-time.After(20 * time.Second):
+			t.Error("a turn waits for what another has queued")
+		}
+		close(gate)
 		wg.Wait()
 		for range 8 {
 			if err := <-answers; err != nil {
 				t.Errorf("a write after the failure: %v", err)
 			}
+		}
+		if got := r.Row().Reason; got != "write 10" {
+			t.Errorf("the row is of %s", got)
 		}
 	}
 }
