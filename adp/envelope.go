@@ -29,9 +29,10 @@ type Envelope struct {
 	BaseHash string
 	Mentions Value
 
-	event Value // canonical
-	value Value // canonical, the whole envelope
-	shape error
+	event    Value // canonical
+	value    Value // canonical, the whole envelope
+	shape    error
+	redacted bool // see ParseServed
 }
 
 // ParseEnvelope reads an envelope from a scanned value. Errors are
@@ -172,6 +173,9 @@ func (e *Envelope) CheckShape() error { return e.shape }
 
 // CheckHash recomputes the event hash: SHA3-256 over the canonical event.
 func (e *Envelope) CheckHash() error {
+	if e.redacted {
+		return errRedacted
+	}
 	sum := sha3.Sum256(e.event.Raw())
 	if claimed, err := DecodeHash(e.Hash); err != nil || claimed != sum {
 		return Errorf(InvalidEventHash, "hash is not base64url(SHA3-256(JCS(event)))")
@@ -181,6 +185,9 @@ func (e *Envelope) CheckHash() error {
 
 // CheckSignature verifies the signature over the 32 raw bytes of the hash.
 func (e *Envelope) CheckSignature() error {
+	if e.redacted {
+		return errRedacted
+	}
 	pub, err := e.Actor.PublicKey()
 	if err != nil {
 		return err

@@ -55,7 +55,14 @@ type Host struct {
 	BytesTotal      Size     `toml:"bytes_total"`
 	JoinRequestTTL  Duration `toml:"join_request_ttl"`
 	AgentStatusTTL  Duration `toml:"agent_status_ttl"`
+	Withheld        string   `toml:"withheld"`
 }
+
+// Values of Host.Withheld and Mirror.Withheld: what becomes of the original of a record that the operator withholds.
+const (
+	WithheldSeal  = "seal"
+	WithheldErase = "erase"
+)
 
 // Limits are the quotas that discovery publishes (ADP §21), and the bounds on requests of any kind.
 type Limits struct {
@@ -88,6 +95,7 @@ type Mirror struct {
 	RoomsPerHost       int          `toml:"rooms_per_host"`
 	RecordsPerRoom     int64        `toml:"records_per_room"`
 	BytesPerHost       Size         `toml:"bytes_per_host"`
+	Withheld           string       `toml:"withheld"`
 	Hosts              []MirrorHost `toml:"host"`
 }
 

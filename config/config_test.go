@@ -331,6 +331,8 @@ func TestValidate(t *testing.T) {
 		{"mirror.requests_per_second", func(c *Config) { c.Mirror.RequestsPerSecond = math.Inf(1) }},
 		{"mirror.concurrency_per_host", func(c *Config) { c.Mirror.ConcurrencyPerHost = 0 }},
 		{"mirror.records_per_room", func(c *Config) { c.Mirror.RecordsPerRoom = 0 }},
+		{"host.withheld", func(c *Config) { c.Host.Withheld = "hide" }},
+		{"mirror.withheld", func(c *Config) { c.Mirror.Withheld = "" }},
 		{"mirror.host 1: url", func(c *Config) { c.Mirror.Hosts = []MirrorHost{{}} }},
 		{"mirror.host 2: url", func(c *Config) {
 			c.Mirror.Hosts = []MirrorHost{{URL: "https://a.example"}, {URL: "https://A.example/"}}

@@ -18,13 +18,13 @@ func Default() Config {
 		Data: "./witan-data", Listen: "127.0.0.1:8080", TrustedProxies: nil, LogLevel: "info", LogFormat: "text", MinFreeDisk: 256 * MiB,
 		P2P: P2P{Enabled: true, Listen: []string{"/ip4/127.0.0.1/tcp/4011"}},
 		Host: Host{Enabled: true, RoomCreation: CreationOpen, RoomsPerCreator: 1000, RoomsTotal: 100_000, BytesPerRoom: 256 * MiB, BytesPerCreator: 4 * GiB,
-			JoinRequestTTL: Duration(time.Hour), AgentStatusTTL: Duration(5 * time.Minute)},
+			JoinRequestTTL: Duration(time.Hour), AgentStatusTTL: Duration(5 * time.Minute), Withheld: WithheldSeal},
 		// ADP §21
 		Limits: Limits{MessagePerMinute: 5, SignalPerMinute: 60, ControlPerMinute: 10, PayloadBytes: 64 * KiB, PayloadBytesCeiling: 256 * KiB, Mentions: 32,
 			SchemaBytes: 16 * KiB, TypesPerRoom: 64, RoomMinMs: 600_000, RoomMaxMs: 604_800_000, SpeakersPerRoom: 100, ObserversPerRoom: 1000,
 			BodyBytes: 512 * KiB, RequestsPerSecond: 500, RequestsBurst: 2000},
 		Mirror: Mirror{PollMin: Duration(time.Second), PollMax: Duration(time.Minute), ConcurrencyPerHost: 4, RequestsPerSecond: 20,
-			BackoffMin: Duration(time.Minute), BackoffMax: Duration(168 * time.Hour), RoomsPerHost: 100_000, RecordsPerRoom: 10_000_000},
+			BackoffMin: Duration(time.Minute), BackoffMax: Duration(168 * time.Hour), RoomsPerHost: 100_000, RecordsPerRoom: 10_000_000, Withheld: WithheldSeal},
 		Witness: Witness{Enabled: true},
 	}
 }

@@ -90,6 +90,7 @@ func (c *Host) validate(p *problems) {
 	atLeast(p, "host.bytes_total", c.BytesTotal, 0)
 	positive(p, "host.join_request_ttl", c.JoinRequestTTL)
 	positive(p, "host.agent_status_ttl", c.AgentStatusTTL)
+	oneOf(p, "host.withheld", c.Withheld, WithheldSeal, WithheldErase)
 }
 
 func (c *Limits) validate(p *problems) {
@@ -123,6 +124,7 @@ func (c *Mirror) validate(p *problems) {
 	atLeast(p, "mirror.rooms_per_host", c.RoomsPerHost, 1)
 	atLeast(p, "mirror.records_per_room", c.RecordsPerRoom, 1)
 	atLeast(p, "mirror.bytes_per_host", c.BytesPerHost, 0)
+	oneOf(p, "mirror.withheld", c.Withheld, WithheldSeal, WithheldErase)
 	seen := map[string]bool{}
 	for i, h := range c.Hosts {
 		key := fmt.Sprintf("mirror.host %d: url", i+1)

@@ -48,6 +48,9 @@ func (s *State) Judge(r *adp.Record, ctx Context) (Verdict, *Change, error) {
 	if s.Last.Seq == 0 && r.Envelope.Type != Create {
 		return Verdict{}, nil, adp.Errorf(adp.InvalidEvent, "a room starts with room.create, not with %.60q", r.Envelope.Type)
 	}
+	if r.Redacted {
+		return s.judgeRedacted(r)
+	}
 	ctx.Live = nil
 	ctx.At = max(r.ReceivedAt, s.Clock)
 	c := checker{s: s, e: r.Envelope, ctx: ctx, p: r.Envelope.Payload, ch: &Change{}}

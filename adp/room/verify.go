@@ -46,7 +46,8 @@ type Finding struct {
 }
 
 // Verifier replays the records of one room in order: link, rules, digests. The
-// signature of a record is checked before Add, on as many cores as there are.
+// signature of a record is checked before Add, on as many cores as there are; that
+// of a redacted one cannot be, and it counts as Withheld.
 type Verifier struct {
 	State  *State
 	Digest adp.Digest

@@ -58,8 +58,8 @@ func VerifyAll(ctx context.Context, next func() ([]byte, error), v *Verifier, wo
 // and replays them into v. next is called by this goroutine only; the bytes that it
 // answers are not to be changed afterwards.
 //
-// nil means that every record is authentic and linked; whether each was allowed
-// stands in v. A *Broken says where that ends: v then holds all before it. Another
+// nil means that every record is linked, and authentic as far as its envelope is
+// not withheld (v.Counts[Withheld]); whether each was allowed stands in v. A *Broken says where that ends: v then holds all before it. Another
 // error came from next, with all before it replayed, or is the cause of ctx.
 func (p Pipeline) Run(ctx context.Context, next func() ([]byte, error), v *Verifier) error {
 	workers := p.Workers
@@ -127,8 +127,8 @@ func (b *batch) authenticate() {
 			b.bad = err
 			return
 		}
-		r, err := adp.ParseRecord(v)
-		if err == nil {
+		r, err := adp.ParseServed(v)
+		if err == nil && !r.Redacted { // Verifier.Counts counts those
 			err = r.CheckSignature()
 		}
 		if err != nil {
