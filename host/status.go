@@ -191,7 +191,9 @@ func parseStatus(body []byte, roomID string, agent adp.AgentID, now, ttl int64) 
 			ok = adp.IsHash(m.Text())
 		case "expires_at":
 			t, isInt := m.Int()
-			ok = isInt && t >= 0
+			if !isInt || t < 0 {
+				return bad("expires_at must be Unix milliseconds")
+			}
 			expires = min(expires, t) // the host's greatest TTL stays the bound
 			continue
 		case "extra":
@@ -206,11 +208,6 @@ func parseStatus(body []byte, roomID string, agent adp.AgentID, now, ttl int64) 
 	}
 	if !v.Get("state").Exists() {
 		return bad("state is missing: a non-empty string such as idle, reading, drafting, working, waiting or away")
-	}
-	if e := v.Get("expires_at"); e.Exists() {
-		if t, ok := e.Int(); !ok || t < 0 {
-			return bad("expires_at must be Unix milliseconds")
-		}
 	}
 	out["expires_at"] = expires
 	enc, err := adp.EncodeValue(out)

@@ -140,8 +140,7 @@ func arraySource(r io.Reader) *source {
 	bounded := &boundedReader{r: r, left: 2 * maxRecordText}
 	d := json.NewDecoder(bounded)
 	opened := false
-	var next func() ([]byte, error)
-	next = func() ([]byte, error) {
+	next := func() ([]byte, error) {
 		if !opened {
 			opened = true
 			if _, err := d.Token(); err != nil {
