@@ -63,6 +63,9 @@ func (h *host) complete(ctx context.Context, v *roomView, r *replica.Replica) er
 		}
 		// at a time that all mirrors agree on, so that their archives do
 		_, err = r.MakeArchive(ctx, h.api()+"/rooms/"+v.id, now, r.Row().At)
+		if errors.Is(err, replica.ErrWithheld) { // none can be made that would fit what was said
+			return h.done(r, false)
+		}
 	}
 	if err != nil {
 		return local(err)

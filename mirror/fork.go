@@ -45,7 +45,7 @@ func (h *host) showsNow(ctx context.Context, id string, seq int64) (checked, err
 	if len(page) == 0 {
 		return checked{err: errors.New("the host shows no record here any more")}, nil
 	}
-	c := checkOne(page[0])
+	c := checkServed(page[0])
 	if c.err == nil && (c.rec.Seq != seq || c.rec.RoomID != id) {
 		c.err = fmt.Errorf("the host shows seq %d of room %s here", c.rec.Seq, c.rec.RoomID)
 	}

@@ -42,6 +42,8 @@ type hostRow struct {
 	Paused   bool   `json:"paused,omitempty"`
 	SyncedAt int64  `json:"synced_at,omitempty"`
 	API      string `json:"api,omitempty"` // as its discovery document says
+
+	Via []string `json:"via,omitempty"` // other mirrors of the host, to ask when it is gone
 }
 
 // host is one origin that is followed.
@@ -52,6 +54,9 @@ type host struct {
 	slots   chan struct{} // rooms in work
 	wake    chan struct{} // look again now
 	stir    chan struct{} // there is news: look again soon
+	look    chan struct{} // the relay told of something that only the room list explains
+	down    atomic.Bool   // the last look failed
+	wait    atomic.Int64  // nanoseconds from the last look to the next
 	waiting atomic.Int64  // rooms that wait for a slot
 	jobs    sync.WaitGroup
 
@@ -69,13 +74,17 @@ type host struct {
 	rooms      map[string]*roomView
 	restricted map[string]string // restricted rooms listed, with a digest of what was said
 	held       int64             // Unix ms until which the host asked not to be asked
+	heard      int64             // Unix ms of the last news by the relay
+	live       context.Context   // of the loop; nil while it does not run
+	feeding    []*roomView       // rooms with news that wait for a worker
+	feeders    int               // workers
 	note       string            // what is odd without being a failure
 }
 
 func (m *Mirror) newHost(row hostRow) *host {
 	burst := max(1, int(m.o.RequestsPerSecond))
 	h := &host{m: m, origin: row.Origin, limiter: rate.NewLimiter(rate.Limit(m.o.RequestsPerSecond), burst), row: row,
-		slots: make(chan struct{}, m.o.ConcurrencyPerHost), wake: make(chan struct{}, 1), stir: make(chan struct{}, 1),
+		slots: make(chan struct{}, m.o.ConcurrencyPerHost), wake: make(chan struct{}, 1), stir: make(chan struct{}, 1), look: make(chan struct{}, 1),
 		rooms: map[string]*roomView{}, restricted: map[string]string{}, quiet: m.o.PollMin}
 	for _, r := range m.o.Replicas.Of(row.Origin) {
 		v := h.rooms[r.RoomID]
@@ -143,7 +152,7 @@ func (h *host) reset() {
 	h.mu.Lock()
 	h.held = 0
 	for _, v := range h.rooms {
-		v.next, v.look, v.retryAt, v.failures = 0, 0, 0, 0
+		v.next, v.look, v.retryAt, v.askAt, v.failures = 0, 0, 0, 0, 0
 	}
 	h.mu.Unlock()
 	poke(h.wake)
@@ -184,11 +193,23 @@ func (h *host) status() HostStatus {
 
 // run looks at the host again and again until ctx ends.
 func (h *host) run(ctx context.Context) {
-	defer h.jobs.Wait()
+	h.mu.Lock()
+	h.live = ctx
+	h.mu.Unlock()
+	defer func() {
+		h.mu.Lock()
+		h.live = nil // no more news are taken
+		h.mu.Unlock()
+		h.jobs.Wait()
+		if err := h.keepHeads(); err != nil {
+			h.m.log.Warn("heads were not stored", "origin", h.origin, "error", err)
+		}
+	}()
 	timer := time.NewTimer(rand.N(min(time.Second, h.m.o.PollMin) + 1))
 	defer timer.Stop()
-	var due time.Time
-	for {
+	var due, looked time.Time
+	var gap time.Duration // between looks that the relay asks for
+	for asked := false; ; asked = false {
 		select {
 		case <-ctx.Done():
 			return
@@ -202,18 +223,42 @@ func (h *host) run(ctx context.Context) {
 				timer.Reset(h.quiet)
 			}
 			continue
+		case <-h.look:
+			if h.failures > 0 {
+				continue
+			}
+			if soon := looked.Add(max(gap, h.m.o.PollMin)); time.Now().Before(soon) {
+				if soon.Before(due) {
+					due = soon
+					timer.Reset(time.Until(soon))
+				}
+				continue
+			}
+			asked = true
 		}
 		h.mu.Lock()
 		paused := h.row.Paused
 		h.mu.Unlock()
 		wait := time.Duration(1 << 62)
 		if !paused {
+			looked = time.Now()
 			news, err := h.poll(ctx)
 			if ctx.Err() != nil {
 				return
 			}
-			wait = h.pace(news, err)
+			if wait = h.pace(news, err); news || !asked {
+				gap = 0
+			} else { // what was told of is not listed: the relay must not make us ask hotly
+				gap = min(max(2*gap, h.m.o.PollMin), h.m.o.PollMax)
+			}
+			if err != nil && h.failures > 0 {
+				h.lookElsewhere(ctx)
+			}
+			if err := h.keepHeads(); err != nil {
+				h.m.log.Error("heads were not stored", "origin", h.origin, "error", err)
+			}
 		}
+		h.wait.Store(int64(wait))
 		due = time.Now().Add(wait)
 		timer.Reset(wait)
 	}
@@ -225,8 +270,12 @@ func (h *host) pace(news bool, err error) time.Duration {
 	if err == nil {
 		h.m.metrics.polls.WithLabelValues("ok").Inc()
 		h.failures = 0
-		if h.quiet = min(2*h.quiet, o.PollMax); news {
+		h.down.Store(false)
+		switch h.quiet = min(2*h.quiet, o.PollMax); {
+		case news:
 			h.quiet = o.PollMin
+		case h.hears(): // the relay brings what there is; polling is for what it drops
+			h.quiet = o.PollMax
 		}
 		state, reason := Following, ""
 		if o.Bindings != nil && o.Bindings.Rebound(h.origin) {
@@ -241,6 +290,7 @@ func (h *host) pace(news bool, err error) time.Duration {
 		return jitter(o.PollMax)
 	}
 	h.failures++
+	h.down.Store(true)
 	h.discovered, h.keysDue = 0, 0 // the host may have become another one
 	if h.failures <= 2 {
 		h.m.log.Debug("a look at a host failed", "origin", h.origin, "error", err)
@@ -253,6 +303,13 @@ func (h *host) pace(news bool, err error) time.Duration {
 	wait = max(jitter(wait), h.heldFor())
 	h.enter(stateOf(err), err.Error(), o.Now()+wait.Milliseconds())
 	return wait
+}
+
+// hears tells whether the relay has brought news within one interval.
+func (h *host) hears() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.heard > 0 && h.m.o.Now()-h.heard <= h.m.o.PollMax.Milliseconds()
 }
 
 // enter changes the state of the host, stores it and logs it once.
@@ -308,11 +365,12 @@ func (h *host) poll(ctx context.Context) (news bool, err error) {
 			return false, err
 		}
 	}
+	began := h.m.o.Now()
 	rooms, whole, err := h.list(ctx)
 	if err != nil {
 		return false, err
 	}
-	return h.compare(ctx, rooms, whole)
+	return h.compare(ctx, rooms, whole, began)
 }
 
 const (

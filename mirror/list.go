@@ -222,10 +222,23 @@ type roomView struct {
 	retryAt  int64 // when a stuck room is looked at again though nothing changed
 	limit    int   // records a page
 	archive  int   // looks for an archive that was not there
+
+	// The relay, see feed.go and waiting.go.
+	feed      []*news   // news that nobody has looked at yet, in order
+	feedRecs  int       // records in it
+	feedBytes int64     // of them
+	queued    bool      // it is in host.feeding
+	fedAt     int64     // when the relay last brought records, Unix ms
+	held      []checked // records behind what is stored that nobody signed for
+	heldBytes int64
+	toKeep    []byte // a signed head that is newer than the stored one
+	odd       string // hash of a signed head that is not of our chain, and was told
+	askAt     int64  // nobody else is asked before, Unix ms
 }
 
-// compare sets work going on every room that is not as the host lists it.
-func (h *host) compare(ctx context.Context, rooms map[string]listedRoom, whole bool) (news bool, err error) {
+// compare sets work going on every room that is not as the host lists it, in a list
+// that was asked for at began.
+func (h *host) compare(ctx context.Context, rooms map[string]listedRoom, whole bool, began int64) (news bool, err error) {
 	now := h.m.o.Now()
 	synced := whole
 	var work []func()
@@ -239,7 +252,7 @@ func (h *host) compare(ctx context.Context, rooms map[string]listedRoom, whole b
 			v = &roomView{id: id, limit: pageRecords}
 			h.rooms[id] = v
 		}
-		need, fresh, same := v.needs(l, now)
+		need, fresh, same := v.needs(l, now, began)
 		synced = synced && same
 		if need {
 			v.busy = true
@@ -249,7 +262,7 @@ func (h *host) compare(ctx context.Context, rooms map[string]listedRoom, whole b
 	}
 	if whole {
 		for id, v := range h.rooms {
-			if l, ok := rooms[id]; ok && l.visibility == room.Public || v.busy {
+			if l, ok := rooms[id]; ok && l.visibility == room.Public || v.busy || len(v.feed) > 0 {
 				continue
 			}
 			if v.r == nil {
@@ -283,13 +296,16 @@ func (h *host) compare(ctx context.Context, rooms map[string]listedRoom, whole b
 
 // needs tells whether a room wants work, whether the host shows something new,
 // and whether the host and we agree. host.mu is held.
-func (v *roomView) needs(l listedRoom, now int64) (need, fresh, same bool) {
+func (v *roomView) needs(l listedRoom, now, began int64) (need, fresh, same bool) {
 	changed := l.sig() != v.tried
 	waits := v.busy || now < v.next || v.stuck && !changed && now < v.retryAt
 	if v.r == nil {
 		return !waits, !waits && changed, false
 	}
 	row := v.r.Row()
+	if row.Seq > l.seq && l.seq > 0 && v.fedAt >= began { // the relay was faster than the list
+		return false, false, true
+	}
 	if row.Seq == 0 || row.Seq != l.seq || row.Hash != l.hash {
 		return !waits, !waits && changed, false
 	}
@@ -324,7 +340,7 @@ func (h *host) finish(v *roomView, l listedRoom, err error) {
 	now := h.m.o.Now()
 	var concluded stuckError
 	h.mu.Lock()
-	v.busy = false
+	h.release(v)
 	if l.id != "" {
 		v.tried = l.sig()
 	}

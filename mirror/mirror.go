@@ -53,6 +53,7 @@ type Options struct {
 	RoomsPerHost           int
 	RecordsPerRoom         int64
 	BytesPerHost           int64 // of records; 0 = no limit
+	EraseWithheld          bool  // delete the original of what the operator withholds; else it is sealed
 
 	Now        func() int64 // Unix ms
 	Log        *slog.Logger
@@ -72,6 +73,18 @@ type Options struct {
 	Completed func(r *replica.Replica)
 	// Bound: the keys that an origin is bound to may have changed.
 	Bound func(origin string)
+	// Contradiction: two room.head envelopes of one key, for one room and seq, that
+	// cannot both hold. The first is what we follow.
+	Contradiction func(a, b *adp.Envelope)
+	// Vouched tells how far a bound key has signed for a room by other means than a
+	// head, such as the statement about its archive.
+	Vouched func(k replica.Key) (seq int64, hash string, ok bool)
+
+	// Sign makes an agent-witness/1.0 envelope of our own agent key, with a nonce
+	// greater than all before. nil: this daemon signs nothing, so that there are no
+	// heads of its rooms.
+	Sign func(typ string, payload any) (*adp.Envelope, error)
+
 	// Observed: something that others may want to see. At least once, with the
 	// same content, before the verdict is stored.
 	Observed func(o Observation)
@@ -121,6 +134,12 @@ func (o *Options) fill() {
 	if o.Bound == nil {
 		o.Bound = func(string) {}
 	}
+	if o.Contradiction == nil {
+		o.Contradiction = func(_, _ *adp.Envelope) {}
+	}
+	if o.Vouched == nil {
+		o.Vouched = func(replica.Key) (int64, string, bool) { return 0, "", false }
+	}
 	if o.Observed == nil {
 		o.Observed = func(Observation) {}
 	}
@@ -135,6 +154,11 @@ type Mirror struct {
 	cores   chan struct{} // bounds signature checks to the cores of the machine
 	packs   packMisses
 	cards   cards
+
+	network   Network // set before Run
+	heads     heads
+	relay     relay
+	publisher publisher
 
 	// roomRetry is how long a room that is stuck waits when nothing changes at
 	// its host; packWait bounds the fetching of packs for one page.
@@ -154,6 +178,7 @@ func New(o Options) (*Mirror, error) {
 	o.fill()
 	m := &Mirror{o: o, log: o.Log, metrics: newMetrics(o.Registerer), cores: make(chan struct{}, runtime.GOMAXPROCS(0)),
 		roomRetry: 10 * time.Minute, packWait: 10 * time.Second, hosts: map[string]*host{}}
+	m.relay.conflicts, m.publisher.wake = make(chan [2]signedHead, maxConflicts), make(chan struct{}, 1)
 	key, err := m.cursorKey()
 	if err != nil {
 		return nil, fmt.Errorf("mirror: %w", err)
@@ -206,6 +231,8 @@ func (m *Mirror) Run(ctx context.Context) error {
 		m.start(h)
 	}
 	m.mu.Unlock()
+	m.loops.Go(func() { m.tellConflicts(ctx) })
+	m.loops.Go(func() { m.publisher.run(ctx, m) })
 	<-ctx.Done()
 	m.loops.Wait()
 	return nil
@@ -261,6 +288,7 @@ func (m *Mirror) Remove(origin string) error {
 		h.stop()
 		<-h.stopped
 	}
+	m.heads.drop(origin)
 	return h.forget()
 }
 

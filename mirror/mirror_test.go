@@ -32,10 +32,11 @@ type rig struct {
 	face *httptest.Server
 	stop func()
 
-	mu        sync.Mutex
-	observed  []Observation
-	completed []string
-	listed    map[string]string
+	mu           sync.Mutex
+	contradicted [][2]*adp.Envelope
+	observed     []Observation
+	completed    []string
+	listed       map[string]string
 }
 
 func (g *rig) seen() []Observation {
@@ -57,6 +58,12 @@ func memory(t *testing.T) *store.Store {
 // start runs a mirror over a store. change may alter the options, which are
 // those of an impatient operator.
 func start(t *testing.T, st *store.Store, change func(*Options)) *rig {
+	t.Helper()
+	return startOn(t, st, change, nil)
+}
+
+// startOn also lets a test connect the mirror to a network before it runs.
+func startOn(t *testing.T, st *store.Store, change func(*Options), connect func(*Mirror)) *rig {
 	t.Helper()
 	g := &rig{t: t, st: st, listed: map[string]string{}}
 	var err error
@@ -86,6 +93,11 @@ func start(t *testing.T, st *store.Store, change func(*Options)) *rig {
 			defer g.mu.Unlock()
 			g.completed = append(g.completed, r.RoomID)
 		},
+		Contradiction: func(a, b *adp.Envelope) {
+			g.mu.Lock()
+			defer g.mu.Unlock()
+			g.contradicted = append(g.contradicted, [2]*adp.Envelope{a, b})
+		},
 		Observed: func(o Observation) {
 			g.mu.Lock()
 			defer g.mu.Unlock()
@@ -97,6 +109,9 @@ func start(t *testing.T, st *store.Store, change func(*Options)) *rig {
 	}
 	if g.m, err = New(o); err != nil {
 		t.Fatal(err)
+	}
+	if connect != nil {
+		connect(g.m)
 	}
 	mux := web.NewMux()
 	g.m.Routes(mux)

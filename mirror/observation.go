@@ -137,6 +137,7 @@ func clearRow(row *replica.Row) (changed bool) {
 
 type metrics struct {
 	polls   *prometheus.CounterVec
+	relay   *prometheus.CounterVec
 	records *prometheus.CounterVec
 }
 
@@ -147,8 +148,10 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		records: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "witan_mirror_records_total",
 			Help: "Records of other hosts, by what became of them (allowed, violation, unverifiable, refused)."}, []string{"outcome"}),
 	}
+	m.relay = prometheus.NewCounterVec(prometheus.CounterOpts{Name: "witan_mirror_relay_total",
+		Help: "The relay: messages by verdict (accept, ignore, reject); heads published, followed, and followed by asking the host (pulled) or others (elsewhere); records_dropped for want of memory."}, []string{"event"})
 	if reg != nil {
-		reg.MustRegister(m.polls, m.records)
+		reg.MustRegister(m.polls, m.records, m.relay)
 	}
 	return m
 }

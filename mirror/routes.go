@@ -105,6 +105,9 @@ func (w *stamped) WriteHeader(status int) {
 		h.Set("Witan-Origin", row.Origin)
 		h.Set("Witan-Verified-Seq", strconv.FormatInt(row.Seq, 10))
 		h.Set("Witan-Verdict", row.EffectiveVerdict())
+		if row.Withheld > 0 {
+			h.Set("Witan-Withheld", strconv.FormatInt(row.Withheld, 10))
+		}
 		if at := w.s.r.SyncedAt.Load(); at > 0 {
 			h.Set("Witan-Synced-At", strconv.FormatInt(at, 10))
 		}

@@ -59,7 +59,8 @@ func (h *host) sync(ctx context.Context, v *roomView, l listedRoom) error {
 			break
 		}
 		last := page.recs[len(page.recs)-1]
-		if follows := last.rec != nil && last.rec.Seq > page.after; follows && (l.seq == 0 || last.rec.Seq < l.seq) {
+		follows := last.rec != nil && last.rec.Seq > page.after
+		if follows && (l.seq == 0 || last.rec.Seq < l.seq) {
 			next = h.ahead(ctx, v, last.rec.Seq)
 		} else {
 			next = nil
@@ -75,7 +76,7 @@ func (h *host) sync(ctx context.Context, v *roomView, l listedRoom) error {
 		case bad != nil:
 			h.m.metrics.records.WithLabelValues("refused").Inc()
 			return h.border(ctx, v, r, bad)
-		case n == 0:
+		case n == 0 && !follows: // else the relay was faster
 			return fmt.Errorf("the host repeats a page of events behind seq %d", page.after)
 		}
 		if next == nil {
@@ -111,7 +112,7 @@ func (h *host) ahead(ctx context.Context, v *roomView, after int64) <-chan readP
 	out := make(chan readPage, 1)
 	h.jobs.Go(func() {
 		items, err := h.page(ctx, v, after)
-		out <- readPage{after, h.m.check(items), err}
+		out <- readPage{after, h.m.checkPage(items), err}
 	})
 	return out
 }
@@ -155,7 +156,10 @@ type checked struct {
 	err error
 }
 
-func checkOne(e element) checked {
+func checkOne(e element) checked { return parseOne(e).verified() }
+
+// parseOne is checkOne without the signature.
+func parseOne(e element) checked {
 	if e.err != nil {
 		return checked{raw: e.raw, err: e.err}
 	}
@@ -164,31 +168,50 @@ func checkOne(e element) checked {
 	if err == nil {
 		c.rec, err = adp.ParseRecord(v)
 	}
-	if err == nil {
-		err = c.rec.CheckSignature()
-	}
 	if err != nil {
 		c.rec, c.err = nil, err
 	}
 	return c
 }
 
-// check verifies the records of a page on all cores, which all rooms share.
+func (c checked) verified() checked {
+	if c.err != nil {
+		return c
+	}
+	if err := c.rec.CheckSignature(); err != nil {
+		c.rec, c.err = nil, err
+	}
+	return c
+}
+
+// check verifies the records of a page.
 func (m *Mirror) check(page []element) []checked {
 	out := make([]checked, len(page))
+	m.parallel(len(page), func(i int) { out[i] = checkOne(page[i]) })
+	return out
+}
+
+// verify checks the signatures of records that are parsed.
+func (m *Mirror) verify(page []checked) []checked {
+	out := make([]checked, len(page))
+	m.parallel(len(page), func(i int) { out[i] = page[i].verified() })
+	return out
+}
+
+// parallel calls fn for 0 … n-1 on all cores, which all rooms share.
+func (m *Mirror) parallel(n int, fn func(i int)) {
 	const chunk = 32
 	var wg sync.WaitGroup
-	for from := 0; from < len(page); from += chunk {
+	for from := 0; from < n; from += chunk {
 		m.cores <- struct{}{}
 		wg.Go(func() {
 			defer func() { <-m.cores }()
-			for i := from; i < min(from+chunk, len(page)); i++ {
-				out[i] = checkOne(page[i])
+			for i := from; i < min(from+chunk, n); i++ {
+				fn(i)
 			}
 		})
 	}
 	wg.Wait()
-	return out
 }
 
 // badRecord is an element that cannot stand at its place.
