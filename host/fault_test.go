@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/witan-adp/witan/adp"
 	"github.com/witan-adp/witan/adp/room"
@@ -216,5 +217,41 @@ func TestDiskFull(t *testing.T) {
 		if n := len(w.records(id, nil)); n != 3 {
 			t.Errorf("%d records", n)
 		}
+	})
+}
+
+// An envelope that was seen on its way to the disk, and never came there, does not
+// get the record that took its place.
+func TestLostPlace(t *testing.T) {
+	w := newWorld(t, nil)
+	a, id := w.open(nil)
+	lost := envelopeOf(t, w.event(a, room.Message, say("lost"), w.headOf(id), nil))
+	won := w.event(a, room.Message, say("won"), w.headOf(id), nil)
+	w.post("/v1/rooms/"+id, won).ok(200)
+	r := w.replica(id)
+	for seq, want := range map[int64]adp.Code{2: adp.Internal, 3: adp.Internal} {
+		if err := w.h.Accepted(t.Context(), r, lost, seq); adp.CodeOf(err) != want {
+			t.Errorf("seq %d: %v", seq, err)
+		}
+	}
+	if err := w.h.Accepted(t.Context(), r, envelopeOf(t, won), 2); adp.CodeOf(err) != adp.NonceNotGreater {
+		t.Error(err)
+	}
+}
+
+// An archive that could not be stored is tried again.
+func TestArchiveRetried(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world, e *ended) {
+		_, id := w.open(obj{"end_time": w.now() + 2*minute})
+		w.spoil(id)
+		after(2 * time.Minute)
+		if w.replica(id).Row().Archived || e.of(id) != 0 {
+			t.Fatal("the commit did not fail")
+		}
+		after(30 * time.Second)
+		if !w.replica(id).Row().Archived || e.of(id) != 1 {
+			t.Errorf("archived %v, told %d times", w.replica(id).Row().Archived, e.of(id))
+		}
+		w.get("/v1/rooms/"+id+"/archive", nil).ok(200)
 	})
 }

@@ -167,6 +167,19 @@ func TestCloseAndCancel(t *testing.T) {
 	})
 }
 
+// The scheduler may come to a room twice, when a last write is answered while it
+// is there.
+func TestEndedOnce(t *testing.T) {
+	e := &ended{}
+	w := newWorld(t, func(o *host.Options) { o.Ended = e.tell })
+	a, id := w.open(nil)
+	w.act(a, id, room.Close, obj{}).ok(200)
+	parallel(5, func(int) (none struct{}) { w.h.Transition(t.Context(), w.replica(id)); return none })
+	if e.of(id) != 1 {
+		t.Errorf("told %d times", e.of(id))
+	}
+}
+
 // Somebody may ask for the archive before the scheduler comes to it.
 func TestArchiveAskedFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
