@@ -12,7 +12,7 @@ while IFS=: read -r file line; do
   [ -z "$only" ] || [ "$only" = "$pkg" ] || continue
   [[ $target == "$name"* ]] || continue
   printf '\n== %s %s, %s\n' "$pkg" "$target" "$time"
-  go test -run '^$' -fuzz "^$target\$" -fuzztime "$time" "$pkg" || failed+=("$pkg $target")
+  go test -run '^$' -fuzz "^$target\$" -fuzztime "$time" -fuzzminimizetime 10x "$pkg" || failed+=("$pkg $target")
 done < <(grep -rEo --include='*_test.go' '^func Fuzz[A-Za-z0-9_]*\(' . | sort)
 
 printf '\n'
