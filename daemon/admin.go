@@ -75,6 +75,7 @@ func (d *daemon) adminMux() http.Handler {
 			return nil
 		})
 	}
+	d.keepingRoutes(mux)
 	mux.Handle("GET", "/mirror/hosts", func(w http.ResponseWriter, _ *http.Request) error {
 		web.WriteJSON(w, http.StatusOK, d.mirror.Hosts())
 		return nil

@@ -14,7 +14,7 @@ func (d *daemon) document(ctx context.Context, r *replica.Replica) (index.Doc, e
 	row := r.Row()
 	own := r.Origin == d.origin
 	doc := index.Doc{Origin: r.Origin, RoomID: r.RoomID, Genesis: r.Genesis, URL: r.Origin + "/v1/rooms/" + r.RoomID, Own: own,
-		Verdict: row.EffectiveVerdict(), State: row.State, Reason: row.Reason, Unverifiable: row.Unverifiable, SyncedAt: r.SyncedAt.Load()}
+		Verdict: row.EffectiveVerdict(), State: row.State, Reason: row.Reason, Unverifiable: row.Unverifiable, Withheld: row.Withheld, SyncedAt: r.SyncedAt.Load()}
 	err := r.View(ctx, func(s *room.State) {
 		k := s.Contract
 		doc.Topic, doc.Agenda, doc.Guidance, doc.Visibility, doc.Language = k.Topic, k.Agenda, k.Guidance, k.Visibility, k.Language

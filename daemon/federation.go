@@ -7,6 +7,7 @@ import (
 
 	"github.com/witan-adp/witan/adp"
 	"github.com/witan-adp/witan/adp/room"
+	"github.com/witan-adp/witan/config"
 	"github.com/witan-adp/witan/internal/keys"
 	"github.com/witan-adp/witan/internal/p2p"
 	"github.com/witan-adp/witan/internal/replica"
@@ -171,7 +172,7 @@ func (d *daemon) buildMirror() (err error) {
 		Own: d.origin, Replicas: d.set, Store: d.st, Fetch: d.fetch, Bindings: d.bindings, AllowPrivate: d.cfg.AllowPrivateAddresses,
 		PollMin: m.PollMin.D(), PollMax: m.PollMax.D(), BackoffMin: m.BackoffMin.D(), BackoffMax: m.BackoffMax.D(),
 		ConcurrencyPerHost: m.ConcurrencyPerHost, RequestsPerSecond: m.RequestsPerSecond, RoomsPerHost: m.RoomsPerHost,
-		RecordsPerRoom: m.RecordsPerRoom, BytesPerHost: int64(m.BytesPerHost),
+		RecordsPerRoom: m.RecordsPerRoom, BytesPerHost: int64(m.BytesPerHost), EraseWithheld: m.Withheld == config.WithheldErase,
 		Now: d.edges.Now, Log: d.log, Registerer: d.metrics,
 		Changed:   d.reindex,
 		Listed:    d.listed,

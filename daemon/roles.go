@@ -102,7 +102,7 @@ func (d *daemon) hostOptions(cursors *web.Cursors) host.Options {
 	return host.Options{
 		Origin: d.origin, Replicas: d.set, Directory: d.index, Packs: packs{d.fetch}, Cursors: cursors,
 		AgentID: adp.AgentID(d.ring.AgentID()), Version: d.edges.Version, Now: d.edges.Now, Log: d.log,
-		JoinRequestTTL: c.JoinRequestTTL.D().Milliseconds(), AgentStatusTTL: c.AgentStatusTTL.D().Milliseconds(),
+		EraseWithheld: c.Withheld == config.WithheldErase, JoinRequestTTL: c.JoinRequestTTL.D().Milliseconds(), AgentStatusTTL: c.AgentStatusTTL.D().Milliseconds(),
 		Access: host.Access{RoomCreation: c.RoomCreation, AllowedCreators: agents(c.AllowedCreators), BannedAgents: agents(c.BannedAgents),
 			RoomsPerCreator: int64(c.RoomsPerCreator), RoomsTotal: int64(c.RoomsTotal), BytesPerRoom: int64(c.BytesPerRoom),
 			BytesPerCreator: int64(c.BytesPerCreator), BytesTotal: int64(c.BytesTotal)},

@@ -68,13 +68,16 @@ type Options struct {
 	Access   Access // as configured; runtime changes are kept in the store
 	// JoinRequestTTL and AgentStatusTTL in ms.
 	JoinRequestTTL, AgentStatusTTL int64
-	Directory                      Directory
-	Packs                          PackFetcher
-	Cursors                        *web.Cursors
-	AgentID                        adp.AgentID // of the daemon, shown in discovery
-	Version                        string
-	Now                            func() int64 // Unix ms
-	Log                            *slog.Logger
+	// EraseWithheld deletes the original of a record that the operator withholds; else
+	// it is sealed.
+	EraseWithheld bool
+	Directory     Directory
+	Packs         PackFetcher
+	Cursors       *web.Cursors
+	AgentID       adp.AgentID // of the daemon, shown in discovery
+	Version       string
+	Now           func() int64 // Unix ms
+	Log           *slog.Logger
 	// Changed is called after a commit, before the writer is answered.
 	Changed func(*replica.Replica)
 	// Ended is called once the archive of an ended room is made, one time in the

@@ -17,7 +17,7 @@ func archiveCommand(c *client) *cobra.Command {
 	var out, manifestFile string
 	cmd := &cobra.Command{Use: "archive ROOM", Short: "Download the archive of a room that has ended, verified as it is written", Args: cobra.ExactArgs(1),
 		Long: `Download archive.jsonl of a room that has ended, and verify it as it is written. A file that is broken, or not what the manifest says,
-is not kept. One that is authentic but holds violations, or events that cannot be judged, is kept, and the exit status is 1.`,
+is not kept. One that is authentic but holds violations, events that cannot be judged, or records that are withheld, is kept, and the exit status is 1.`,
 		RunE: c.do(func(ctx context.Context, args []string) error {
 			p, err := c.place(args[0])
 			if err != nil {

@@ -89,6 +89,17 @@ var fixtures = sync.OnceValue(func() map[string][]byte {
 	out := map[string][]byte{"good": bundle, "manifest": manifest, "records": join(lines[1:]...)}
 	out["array"] = []byte("[\n" + strings.ReplaceAll(strings.TrimSpace(string(join(lines[1:]...))), "\n", " ,\n") + "]\n")
 	out["tampered"] = bytes.Replace(bundle, []byte("claim 4"), []byte("claim 5"), 1)
+	red, err := good.records[6].Redact()
+	if err != nil {
+		panic(err)
+	}
+	out["withheld"] = join(append(append(append([][]byte(nil), lines[:7]...), red.JSON(), []byte("\n")), lines[8:]...)...)
+	out["withheld-forged"] = bytes.Replace(out["withheld"], []byte(red.Envelope.Hash), []byte(good.records[5].Envelope.Hash), 1)
+	red, err = good.records[1].Redact()
+	if err != nil {
+		panic(err)
+	}
+	out["withheld-join"] = join(append(append(append([][]byte(nil), lines[:2]...), red.JSON(), []byte("\n")), lines[3:]...)...)
 	out["cut"] = join(lines[:len(lines)-2]...)
 	out["cut-in-line"] = bundle[:len(bundle)-40]
 	out["reordered"] = join(append(append(append([][]byte(nil), lines[:6]...), lines[7], lines[6]), lines[8:]...)...)

@@ -45,8 +45,8 @@ type link struct {
 
 // take checks the next record: hashes, signature, link.
 func (l *link) take(v adp.Value) (*adp.Record, error) {
-	r, err := adp.ParseRecord(v)
-	if err == nil {
+	r, err := adp.ParseServed(v)
+	if err == nil && !r.Redacted { // what is withheld shows as such
 		err = r.CheckSignature()
 	}
 	if err == nil {

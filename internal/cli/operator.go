@@ -84,7 +84,7 @@ func indented(out io.Writer, raw []byte) error {
 
 // hostCommand is for the operator of a host.
 func hostCommand() *cobra.Command {
-	c := &cobra.Command{Use: "host", Short: "Say who may use this host (for its operator, while it runs)"}
+	c := &cobra.Command{Use: "host", Short: "Say who may use this host, and what of it is shown (for its operator, while it runs)"}
 	data := dataFlag(c)
 	c.AddCommand(&cobra.Command{
 		Use: "access", Short: "Show who may use the host", Args: cobra.NoArgs,
@@ -141,6 +141,8 @@ func hostCommand() *cobra.Command {
 		limits[name] = set.Flags().Int64(name, 0, "see host."+underscored(name)+" in witan config default")
 	}
 	c.AddCommand(set)
+	withholdCommands(c, data, "host", "ROOM")
+	hostRelease(c, data)
 	return c
 }
 
@@ -151,6 +153,7 @@ func underscored(name string) string {
 // mirrorOperatorCommands change what a running daemon mirrors.
 func mirrorOperatorCommands(parent *cobra.Command) {
 	data := dataFlag(parent)
+	withholdCommands(parent, data, "mirror", "URL")
 	for _, m := range []struct{ name, short string }{
 		{"add", "Mirror another host from now on"},
 		{"remove", "Stop mirroring a host; what is held stays"},

@@ -17,9 +17,9 @@ import (
 const maxShown = 20
 
 type verifyFlags struct {
-	quiet, allowUnverifiable bool
-	manifest                 string
-	cid                      string
+	quiet, allowUnverifiable, allowWithheld bool
+	manifest                                string
+	cid                                     string
 }
 
 func verifyCommand() *cobra.Command {
@@ -34,6 +34,8 @@ The verdict is one of
   verified          all of it is good
   violations        authentic and linked, but the host accepted what the protocol forbids
   unverifiable      authentic and linked, but some events cannot be judged, such as those of a type pack that is not at hand
+  withheld          authentic and linked, but the host keeps what some records say back: their signatures, and the digests of all
+                    records together, cannot be checked
   archive-mismatch  the records are not what the manifest, the CID or the room resource says
   broken            from some record on it is not authentic or not linked
 
@@ -49,13 +51,14 @@ The exit status is 0 only when all is verified.`,
 			if err := c.report(in, f); err != nil {
 				return err
 			}
-			if v := in.verdict(); v != "verified" && (v != "unverifiable" || !f.allowUnverifiable) {
+			if v := in.verdict(); v != "verified" && (v != "unverifiable" || !f.allowUnverifiable) && (v != "withheld" || !f.allowWithheld) {
 				return errReported
 			}
 			return nil
 		})}
 	cmd.Flags().BoolVarP(&f.quiet, "quiet", "q", false, "write the verdict only")
 	cmd.Flags().BoolVar(&f.allowUnverifiable, "allow-unverifiable", false, "exit with 0 also when some events cannot be judged")
+	cmd.Flags().BoolVar(&f.allowWithheld, "allow-withheld", false, "exit with 0 also when some records are withheld")
 	cmd.Flags().StringVar(&f.manifest, "manifest", "", "file with the manifest (GET …/archive) that FILE belongs to")
 	cmd.Flags().StringVar(&f.cid, "cid", "", "the events CID or the bundle CID that the archive must have")
 	c.output(cmd)
@@ -117,6 +120,8 @@ func (in *inspection) checkCID(want string) {
 	codec, _, err := adp.ParseCID(want)
 	switch {
 	case err != nil || in.broken != nil:
+	case in.withheld() > 0:
+		in.problem("%s withheld, so that nothing here can be compared with %s", count(in.withheld(), "record"), want)
 	case codec == adp.CodecJSON && in.verifier.Digest.Summary().EventsCID() != want:
 		in.problem("the records are not those of %s", want)
 	case codec == adp.CodecRaw && in.bundleCID == "":
@@ -136,8 +141,10 @@ type report struct {
 	Host         string                 `json:"host,omitempty"`
 	URL          string                 `json:"url,omitempty"`
 	Topic        string                 `json:"topic,omitempty"`
-	Manifest     string                 `json:"manifest"` // none, matches, differs, unchecked
+	Manifest     string                 `json:"manifest"` // none, matches, differs, unchecked, partly
 	Records      int64                  `json:"records"`
+	Withheld     int64                  `json:"withheld"`
+	Unchecked    []string               `json:"unchecked,omitempty"` // what cannot be checked because of that
 	Authors      int                    `json:"authors"`
 	FirstAt      int64                  `json:"first_received_at,omitempty"`
 	LastAt       int64                  `json:"last_received_at,omitempty"`
@@ -177,11 +184,16 @@ func (in *inspection) report() report {
 		r.Manifest = "differs"
 	case in.claim != nil && in.broken != nil:
 		r.Manifest = "unchecked"
+	case in.claim != nil && in.withheld() > 0:
+		r.Manifest = "partly"
 	}
 	if r.Records > 0 {
 		s := v.Digest.Summary()
 		r.Topic, r.Genesis, r.LastHash, r.EventsCID = v.State.Contract.Topic, s.Genesis, s.LastHash, s.EventsCID()
 		r.ArchiveRoot, r.EventsDigest = adp.Encode(s.Root[:]), adp.Encode(s.Events[:])
+		if r.Withheld, r.Unchecked = in.withheld(), in.unchecked(); r.Withheld > 0 { // these would be of something else
+			r.EventsDigest, r.EventsCID, r.BundleCID, r.BundleBytes = "", "", "", 0
+		}
 	}
 	if len(r.Findings) > maxShown {
 		r.Findings = r.Findings[:maxShown]
@@ -207,6 +219,9 @@ func (r report) show(w io.Writer) error {
 	if r.Broken != nil {
 		fmt.Fprintf(w, "  seq %d: %s\n", r.Broken.Seq, short(r.Broken.Reason, 500))
 	}
+	if r.Withheld > 0 {
+		fmt.Fprintf(w, "  %d withheld: the signatures of these records cannot be checked, and the events digest cannot be checked\n", r.Withheld)
+	}
 	for _, p := range r.Problems {
 		fmt.Fprintf(w, "  %s\n", short(p, 500))
 	}
@@ -217,7 +232,7 @@ func (r report) show(w io.Writer) error {
 	if err := table(w, rows); err != nil {
 		return err
 	}
-	if more := r.Counts[room.Violation] + r.Counts[room.Unverifiable] - int64(len(r.Findings)); more > 0 {
+	if more := r.Counts[room.Violation] + r.Counts[room.Unverifiable] + r.Counts[room.Withheld] - int64(len(r.Findings)); more > 0 {
 		fmt.Fprintf(w, "  … and %d more\n", more)
 	}
 	span := ""
@@ -228,10 +243,14 @@ func (r report) show(w io.Writer) error {
 	if r.BundleCID != "" {
 		bundle = fmt.Sprintf("%s (%d bytes)", r.BundleCID, r.BundleBytes)
 	}
+	judged := fmt.Sprintf("%d allowed, %s, %d unverifiable", r.Counts[room.Allowed], count(r.Counts[room.Violation], "violation"), r.Counts[room.Unverifiable])
+	if r.Withheld > 0 {
+		judged += fmt.Sprintf(", %d withheld", r.Withheld)
+	}
 	fmt.Fprintln(w)
 	return fields(w, "source", plain(r.Source), "room", short(r.RoomID, 128), "host", short(r.Host, 200), "url", short(r.URL, 300), "topic", short(r.Topic, 200),
 		"records", fmt.Sprintf("%d by %s", r.Records, count(int64(r.Authors), "author")),
-		"judged", fmt.Sprintf("%d allowed, %s, %d unverifiable", r.Counts[room.Allowed], count(r.Counts[room.Violation], "violation"), r.Counts[room.Unverifiable]),
+		"judged", judged,
 		"time", span, "manifest", r.Manifest, "genesis", r.Genesis, "last hash", r.LastHash, "root", r.ArchiveRoot, "events", r.EventsDigest,
 		"events CID", r.EventsCID, "bundle CID", bundle)
 }

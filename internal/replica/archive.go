@@ -21,10 +21,11 @@ const (
 )
 
 // Summary recomputes from the stored records what the room amounts to. Every
-// hash is checked again on the way.
+// hash is checked again on the way. Summary.Withheld counts the records whose
+// original is not held here.
 func (r *Replica) Summary(ctx context.Context) (adp.Summary, error) {
 	var d adp.Digest
-	err := r.Scan(0, r.Row().Seq, func(_ int64, raw []byte) error {
+	err := r.ScanHeld(0, r.Row().Seq, func(_ int64, raw []byte) error {
 		rec, err := parseStored(append([]byte(nil), raw...))
 		if err == nil {
 			d.Add(rec)
@@ -52,6 +53,9 @@ func (r *Replica) MakeArchive(ctx context.Context, url string, now, at int64) (m
 	sum, err := r.Summary(ctx)
 	if err != nil {
 		return nil, err
+	}
+	if sum.Withheld > 0 { // its digests would be over something else than was said
+		return nil, fmt.Errorf("no archive can be made: %w", ErrWithheld)
 	}
 	m := adp.Manifest{Host: authority(r.Origin), URL: url, GeneratedAt: at, Summary: sum, Extra: map[string]json.RawMessage{}}
 	var ended bool
@@ -103,7 +107,8 @@ func (r *Replica) MakeArchive(ctx context.Context, url string, now, at int64) (m
 
 // AdoptArchive keeps the archive as the origin made it, after recomputing all
 // that its manifest says; ErrMismatch tells what differs. An archive is adopted
-// or made once: the same one again is no error, another is ErrExists.
+// or made once: the same one again is no error, another is ErrExists. Where
+// envelopes are withheld, what covers them is believed.
 func (r *Replica) AdoptArchive(ctx context.Context, c *adp.Claim) error {
 	r.archiving.Lock()
 	defer r.archiving.Unlock()
@@ -130,7 +135,7 @@ func (r *Replica) AdoptArchive(ctx context.Context, c *adp.Claim) error {
 	if err != nil {
 		return err
 	}
-	if bundle.CID() != c.BundleCID || bundle.Bytes != c.BundleBytes {
+	if sum.Withheld == 0 && (bundle.CID() != c.BundleCID || bundle.Bytes != c.BundleBytes) {
 		return fmt.Errorf("%w: bundle_cid or bundle_bytes is not that of archive.jsonl", ErrMismatch)
 	}
 	return r.keepArchive(c.JSON(), line1)
@@ -138,7 +143,7 @@ func (r *Replica) AdoptArchive(ctx context.Context, c *adp.Claim) error {
 
 func (r *Replica) bundle(ctx context.Context, line1 []byte, count int64) (*adp.Bundle, error) {
 	b := adp.NewBundle(line1)
-	err := r.Scan(0, count, func(_ int64, raw []byte) error {
+	err := r.ScanHeld(0, count, func(_ int64, raw []byte) error {
 		b.Add(raw)
 		return ctx.Err()
 	})
@@ -152,6 +157,9 @@ func (r *Replica) keepArchive(manifest, line1 []byte) error {
 	b.Put(store.Archive(r.ID, partLine1), line1)
 	done := make(chan error, 1)
 	err := r.Take(func(t *Turn) error {
+		if err := r.eraseAfterArchive(t, &b); err != nil {
+			return err
+		}
 		t.Row().Archived = true
 		return t.Save(&b, func(err error) { done <- err })
 	})

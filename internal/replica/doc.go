@@ -71,6 +71,8 @@ type Row struct {
 	Reason       string             `json:"reason,omitempty"` // why it is broken, forked, behind, gone…
 	BadBytes     []byte             `json:"bad_bytes,omitempty"`
 	Archived     bool               `json:"archived,omitempty"`
+	// Withheld counts the records whose envelope readers do not get.
+	Withheld int64 `json:"withheld,omitempty"`
 }
 
 // EffectiveVerdict is the verdict as it is shown: a sticky one, else what the

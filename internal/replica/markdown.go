@@ -56,6 +56,10 @@ func (r *Replica) WriteMarkdown(ctx context.Context, out io.Writer, url string, 
 
 func markdownRecord(w *bufio.Writer, rec *adp.Record) {
 	e := rec.Envelope
+	if rec.Redacted {
+		fmt.Fprintf(w, "\n## %d · %s\n\n%s\n\nThis event is withheld; its hash is `%s`.\n", rec.Seq, oneLine(e.Type), stamp(rec.ReceivedAt), e.Hash)
+		return
+	}
 	fmt.Fprintf(w, "\n## %d · %s\n\n%s, %s\n\n", rec.Seq, oneLine(e.Type), e.Actor, stamp(rec.ReceivedAt))
 	if content, ok := e.Payload.Get("content").Str(); ok && e.Type == room.Message {
 		w.WriteString(quote(content))

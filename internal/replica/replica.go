@@ -202,6 +202,9 @@ func (t *Turn) Append(rec *adp.Record, ch *room.Change, extra *store.Batch, done
 	row := &r.row
 	row.Seq, row.Hash, row.At = rec.Seq, rec.Hash, max(row.At, rec.ReceivedAt)
 	row.Bytes += int64(len(rec.JSON()))
+	if rec.Redacted {
+		row.Withheld++
+	}
 	row.Frontier = slices.Clone(r.tree.Frontier()) // the tree goes on in place
 	// what the log alone does not replay to goes into a snapshot at once
 	due := rec.Seq-row.Snapshot >= tileSize || len(ch.External) > 0 || ch.Unresolved || ch.RequestID != "" && ch.Members != nil
@@ -461,7 +464,7 @@ func parseStored(raw []byte) (*adp.Record, error) {
 	if err != nil {
 		return nil, err
 	}
-	return adp.ParseRecord(v)
+	return adp.ParseServed(v)
 }
 
 // Unload drops the state and the ring of a replica that nobody has used since

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"strconv"
 	"time"
 
 	"github.com/witan-adp/witan/adp"
@@ -194,6 +195,9 @@ func (r *Replica) ServeBundle(w http.ResponseWriter) error {
 		return adp.Errorf(adp.RoomNotActive, "the room has not ended: there is no archive yet")
 	}
 	w.Header().Set("Content-Type", "application/jsonl; charset=utf-8")
+	if n := r.Row().Withheld; n > 0 { // these are not the bytes of bundle_cid
+		w.Header().Set("Witan-Withheld", strconv.FormatInt(n, 10))
+	}
 	return cutShort(r.WriteBundle(w))
 }
 

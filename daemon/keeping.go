@@ -1,0 +1,74 @@
+package daemon
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/witan-adp/witan/adp"
+	"github.com/witan-adp/witan/internal/replica"
+	"github.com/witan-adp/witan/internal/web"
+)
+
+// keepingRoutes are the operator's commands about what is kept, shown and let go.
+func (d *daemon) keepingRoutes(mux *web.Mux) {
+	type record struct {
+		Room   string `json:"room"` // URL, or the ID of an own room
+		Seq    int64  `json:"seq"`
+		Reason string `json:"reason"`
+	}
+	type role struct {
+		path     string
+		withhold func(ctx context.Context, room string, seq int64, reason string) (replica.Withholding, error)
+		release  func(room string, seq int64) error
+		list     func(room string) ([]replica.Withholding, error)
+	}
+	roles := []role{{"/mirror", func(_ context.Context, room string, seq int64, reason string) (replica.Withholding, error) {
+		return d.mirror.Withhold(room, seq, reason)
+	}, d.mirror.ReleaseRecord, func(room string) ([]replica.Withholding, error) {
+		r, err := d.mirror.Room(room)
+		if err != nil {
+			return nil, err
+		}
+		return r.Withholdings()
+	}}}
+	if d.host != nil {
+		roles = append(roles, role{"/host", d.host.Withhold, d.host.Release, d.host.Withheld})
+	}
+	for _, role := range roles {
+		list := func(w http.ResponseWriter, room string) error {
+			all, err := role.list(room)
+			if err != nil {
+				return err
+			}
+			if all == nil {
+				all = []replica.Withholding{}
+			}
+			web.WriteJSON(w, http.StatusOK, all)
+			return nil
+		}
+		mux.Handle("GET", role.path+"/withheld", func(w http.ResponseWriter, r *http.Request) error { return list(w, r.URL.Query().Get("room")) })
+		mux.Handle("POST", role.path+"/withhold", func(w http.ResponseWriter, r *http.Request) error {
+			var body record
+			if err := adminBody(w, r, &body); err != nil {
+				return err
+			}
+			if body.Reason == "" {
+				return adp.Errorf(adp.InvalidRequest, "give the reason: it is kept, and shown to the operator only")
+			}
+			if _, err := role.withhold(r.Context(), body.Room, body.Seq, body.Reason); err != nil {
+				return err
+			}
+			return list(w, body.Room)
+		})
+		mux.Handle("POST", role.path+"/show", func(w http.ResponseWriter, r *http.Request) error {
+			var body record
+			if err := adminBody(w, r, &body); err != nil {
+				return err
+			}
+			if err := role.release(body.Room, body.Seq); err != nil {
+				return err
+			}
+			return list(w, body.Room)
+		})
+	}
+}
