@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"net/url"
 	"slices"
+	"strings"
 
 	"github.com/witan-adp/witan/internal/fetch"
 	"github.com/witan-adp/witan/internal/replica"
@@ -69,6 +70,18 @@ func (h *host) askMirror(ctx context.Context, base string, k replica.Key, after 
 		return nil, &statusError{path: at, status: resp.Status}
 	}
 	return split(resp.Body)
+}
+
+// viaBase reads the URL of a mirror: an origin, perhaps with a path before /m.
+func (m *Mirror) viaBase(raw string) (string, error) {
+	u, err := m.o.Fetch.CheckURL(raw)
+	if err != nil {
+		return "", err
+	}
+	if u.RawQuery != "" || u.ForceQuery {
+		return "", errors.New("it has a query; name the mirror alone")
+	}
+	return u.Scheme + "://" + u.Host + strings.TrimRight(u.EscapedPath(), "/"), nil
 }
 
 // errNobody: there is nobody else to ask, or nobody had more.

@@ -59,6 +59,10 @@ func (h *host) enqueue(v *roomView) {
 // release ends a turn on a room. h.mu is held.
 func (h *host) release(v *roomView) {
 	v.busy = false
+	if v.freed != nil {
+		close(v.freed)
+		v.freed = nil
+	}
 	if len(v.feed) > 0 {
 		h.enqueue(v)
 	}
@@ -182,9 +186,11 @@ func (h *host) agree(v *roomView, r *replica.Replica, head signedHead, added boo
 	if row.Seq == head.Seq && row.Verdict != replica.Forked {
 		r.SyncedAt.Store(h.m.o.Now())
 	}
-	h.mu.Lock()
-	v.toKeep = head.raw
-	h.mu.Unlock()
+	if head.raw != nil {
+		h.mu.Lock()
+		v.toKeep = head.raw
+		h.mu.Unlock()
+	}
 	if !added {
 		return errNotNow // another path was faster
 	}
@@ -207,6 +213,10 @@ func (h *host) differs(v *roomView, r *replica.Replica, head signedHead, ours st
 	v.odd = head.Hash
 	h.mu.Unlock()
 	if known {
+		return errNotNow
+	}
+	if head.raw == nil { // of a stream: nobody signed it, and the next look compares
+		poke(h.look)
 		return errNotNow
 	}
 	reason := fmt.Sprintf("seq %d: the host signed the head %s, and showed %s before", head.Seq, head.Hash, ours)

@@ -43,7 +43,9 @@ type hostRow struct {
 	SyncedAt int64  `json:"synced_at,omitempty"`
 	API      string `json:"api,omitempty"` // as its discovery document says
 
-	Via []string `json:"via,omitempty"` // other mirrors of the host, to ask when it is gone
+	Observe bool              `json:"observe,omitempty"` // join its rooms for the live stream
+	Seats   map[string]string `json:"seats,omitempty"`   // rooms that were joined, or not to be
+	Via     []string          `json:"via,omitempty"`     // other mirrors of the host, to ask when it is gone
 }
 
 // host is one origin that is followed.
@@ -78,7 +80,10 @@ type host struct {
 	live       context.Context   // of the loop; nil while it does not run
 	feeding    []*roomView       // rooms with news that wait for a worker
 	feeders    int               // workers
-	note       string            // what is odd without being a failure
+	streaming  int               // live streams
+	streams    context.Context   // of them; nil when there were none since the last pause
+	endStreams context.CancelFunc
+	note       string // what is odd without being a failure
 }
 
 func (m *Mirror) newHost(row hostRow) *host {
@@ -143,6 +148,9 @@ func (h *host) pause(on bool) error {
 		}
 		row.Since = h.m.o.Now()
 	})
+	if on {
+		h.stopStreams()
+	}
 	poke(h.wake)
 	return err
 }
@@ -152,7 +160,7 @@ func (h *host) reset() {
 	h.mu.Lock()
 	h.held = 0
 	for _, v := range h.rooms {
-		v.next, v.look, v.retryAt, v.askAt, v.failures = 0, 0, 0, 0, 0
+		v.next, v.look, v.retryAt, v.askAt, v.streamAt, v.failures, v.streamFails = 0, 0, 0, 0, 0, 0, 0
 	}
 	h.mu.Unlock()
 	poke(h.wake)
@@ -199,6 +207,9 @@ func (h *host) run(ctx context.Context) {
 	defer func() {
 		h.mu.Lock()
 		h.live = nil // no more news are taken
+		if h.endStreams != nil {
+			h.endStreams()
+		}
 		h.mu.Unlock()
 		h.jobs.Wait()
 		if err := h.keepHeads(); err != nil {

@@ -69,11 +69,14 @@ func (s *story) add(by byte, typ string, payload any) *adp.Record {
 	}
 	r := adp.NewRecord(e, s.id, int64(len(s.recs)+1), pre, s.at)
 	s.recs = append(s.recs, r)
-	if typ != room.Join && typ != room.Leave {
+	if movesHead(typ) {
 		s.head = *r
 	}
 	return r
 }
+
+// movesHead tells of the events that the tests make (ADP §6.1).
+func movesHead(typ string) bool { return typ != room.Join && typ != room.Leave && typ != room.Remove }
 
 func (s *story) say(by byte, text string) {
 	s.add(by, room.Message, map[string]any{"content_type": "text/plain", "content": text})
@@ -94,7 +97,7 @@ func talk(t testing.TB, id string, n int) *story {
 func (s *story) cut(n int) *story {
 	c := &story{t: s.t, id: s.id, recs: slices.Clone(s.recs[:n]), at: s.at + 1000}
 	for _, r := range c.recs {
-		if r.Envelope.Type != room.Join && r.Envelope.Type != room.Leave {
+		if movesHead(r.Envelope.Type) {
 			c.head = *r
 		}
 	}

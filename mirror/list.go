@@ -234,6 +234,12 @@ type roomView struct {
 	toKeep    []byte // a signed head that is newer than the stored one
 	odd       string // hash of a signed head that is not of our chain, and was told
 	askAt     int64  // nobody else is asked before, Unix ms
+
+	// The live stream, see observer.go.
+	streaming   bool
+	streamFails int           // in a row
+	streamAt    int64         // no stream before, Unix ms
+	freed       chan struct{} // closed when the room is no longer busy; nil when nobody waits
 }
 
 // compare sets work going on every room that is not as the host lists it, in a list
@@ -259,6 +265,9 @@ func (h *host) compare(ctx context.Context, rooms map[string]listedRoom, whole b
 			work = append(work, func() { h.job(ctx, v, func(ctx context.Context) (listedRoom, error) { return l, h.sync(ctx, v, l) }) })
 		}
 		news = news || fresh
+		if same && !v.busy && h.wantsStream(v, l, now) {
+			work = append(work, func() { h.observe(v) })
+		}
 	}
 	if whole {
 		for id, v := range h.rooms {

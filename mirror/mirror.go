@@ -85,6 +85,12 @@ type Options struct {
 	// heads of its rooms.
 	Sign func(typ string, payload any) (*adp.Envelope, error)
 
+	// What it takes to observe rooms (HostOptions.Observe): our own agent, its room
+	// events, whose draft lacks created_at, nonce and actor, and its request tokens.
+	Agent adp.AgentID
+	Event func(d adp.Draft) (*adp.Envelope, error)
+	Token func(origin string) (string, error)
+
 	// Observed: something that others may want to see. At least once, with the
 	// same content, before the verdict is stored.
 	Observed func(o Observation)
@@ -251,9 +257,32 @@ func (m *Mirror) start(h *host) {
 	})
 }
 
+// HostOptions are what the operator chose for one host.
+type HostOptions struct {
+	Observe bool     // join its rooms as an observer for their live streams; leaves a record in each
+	Via     []string // mirrors of the host, as the URL under which they serve /m/…, to ask when it is gone
+}
+
 // Add follows a host from now on, and after restarts. source says who asked:
 // flag, config or runtime. Adding a host again changes only its source.
-func (m *Mirror) Add(origin, source string) error {
+func (m *Mirror) Add(origin, source string) error { return m.add(origin, source, nil) }
+
+// AddWith is Add with options, which it also changes for a host that is followed
+// already.
+func (m *Mirror) AddWith(origin, source string, o HostOptions) error {
+	via := make([]string, 0, len(o.Via))
+	for _, raw := range o.Via {
+		base, err := m.viaBase(raw)
+		if err != nil {
+			return fmt.Errorf("mirror: via %s: %w", raw, err)
+		}
+		via = append(via, base)
+	}
+	o.Via = via
+	return m.add(origin, source, &o)
+}
+
+func (m *Mirror) add(origin, source string, o *HostOptions) error {
 	origin, err := fetch.Origin(origin, m.o.AllowPrivate)
 	if err != nil {
 		return fmt.Errorf("mirror: %w", err)
@@ -263,10 +292,21 @@ func (m *Mirror) Add(origin, source string) error {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if h, ok := m.hosts[origin]; ok {
-		return h.update(func(row *hostRow) { row.Source = source })
+	set := func(row *hostRow) {
+		row.Source = source
+		if o != nil {
+			row.Observe, row.Via = o.Observe, o.Via
+		}
 	}
-	h := m.newHost(hostRow{Origin: origin, Source: source, State: Following, Since: m.o.Now()})
+	if h, ok := m.hosts[origin]; ok {
+		if o != nil && !o.Observe {
+			h.stopStreams()
+		}
+		return h.update(set)
+	}
+	row := hostRow{Origin: origin, State: Following, Since: m.o.Now()}
+	set(&row)
+	h := m.newHost(row)
 	if err := h.update(func(*hostRow) {}); err != nil {
 		return err
 	}
@@ -275,7 +315,8 @@ func (m *Mirror) Add(origin, source string) error {
 	return nil
 }
 
-// Remove follows a host no more. What was mirrored stays and is served.
+// Remove follows a host no more, and leaves the rooms that were joined to observe
+// them. What was mirrored stays and is served.
 func (m *Mirror) Remove(origin string) error {
 	m.mu.Lock()
 	h, ok := m.hosts[origin]
@@ -288,15 +329,18 @@ func (m *Mirror) Remove(origin string) error {
 		h.stop()
 		<-h.stopped
 	}
+	h.leaveRooms()
 	m.heads.drop(origin)
 	return h.forget()
 }
 
-// Retry asks a host again at once, its stuck rooms included.
+// Retry asks a host again at once, its stuck rooms included. Rooms that put us out
+// as an observer are joined again.
 func (m *Mirror) Retry(origin string) error {
 	return m.with(origin, func(h *host) error {
+		err := h.readmit()
 		h.reset()
-		return nil
+		return err
 	})
 }
 

@@ -67,7 +67,8 @@ type Network struct {
 func (m *Mirror) Connect(n Network) { m.network = n }
 
 // news is a message of the relay: a head, and the records up to it as far as they
-// came with it.
+// came with it. A record of a live stream is news, too; nobody signed its head, but
+// it came from the host itself.
 type news struct {
 	head  signedHead
 	recs  []checked

@@ -1,6 +1,7 @@
 package mirror
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,6 +15,7 @@ import (
 
 // statusError is an answer that is not 2xx.
 type statusError struct {
+	method    string // "" = GET
 	path      string
 	status    int
 	code      string // error.code of ADP §20, when the answer has one
@@ -21,7 +23,7 @@ type statusError struct {
 }
 
 func (e *statusError) Error() string {
-	s := fmt.Sprintf("GET %s answers %d %s", e.path, e.status, http.StatusText(e.status))
+	s := fmt.Sprintf(cmp.Or(e.method, http.MethodGet)+" %s answers %d %s", e.path, e.status, http.StatusText(e.status))
 	if e.code != "" {
 		s += " (" + e.code + ")"
 	}
@@ -82,13 +84,21 @@ func (h *host) get(ctx context.Context, url string, maxBytes int64, contentType 
 			h.hold(d)
 		}
 	}
-	e := &statusError{path: path, status: resp.Status}
-	if v, err := adp.Scan(resp.Body); err == nil {
+	return nil, h.refusal(http.MethodGet, url, resp.Status, resp.Body)
+}
+
+// refusal is the error of an answer, nil for one of 2xx.
+func (h *host) refusal(method, url string, status int, body []byte) error {
+	if status/100 == 2 {
+		return nil
+	}
+	e := &statusError{method: method, path: strings.TrimPrefix(url, h.origin), status: status}
+	if v, err := adp.Scan(body); err == nil {
 		if e.code = v.Get("error").Get("code").Text(); len(e.code) > 64 {
 			e.code = ""
 		}
 	}
-	return nil, e
+	return e
 }
 
 func (h *host) hold(d time.Duration) {
