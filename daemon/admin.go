@@ -82,21 +82,25 @@ func (d *daemon) adminMux() http.Handler {
 	})
 	for name, do := range map[string]func(string) error{
 		"add":     func(o string) error { return d.mirror.Add(o, "runtime") },
-		"remove":  d.mirror.Remove,
-		"pause":   d.mirror.Pause,
-		"resume":  d.mirror.Resume,
-		"retry":   d.mirror.Retry,
+		"remove":  d.mirror.RemoveHost,
+		"pause":   d.mirror.PauseTarget,
+		"resume":  d.mirror.ResumeTarget,
+		"retry":   d.mirror.RetryTarget,
+		"release": d.mirror.ReleaseTarget,
 		"approve": d.bindings.Approve,
 	} {
 		mux.Handle("POST", "/mirror/"+name, func(w http.ResponseWriter, r *http.Request) error {
 			var body struct {
-				Origin string `json:"origin"`
+				Origin string `json:"origin"` // or the URL of a room, where that makes sense
 			}
 			if err := adminBody(w, r, &body); err != nil {
 				return err
 			}
 			if err := do(body.Origin); err != nil {
-				return adp.Errorf(adp.InvalidRequest, "%v", err)
+				if adp.CodeOf(err) == "" {
+					err = adp.Errorf(adp.InvalidRequest, "%v", err)
+				}
+				return err
 			}
 			d.log.Info("mirror changed by the operator", "command", name, "origin", body.Origin)
 			web.WriteJSON(w, http.StatusOK, d.mirror.Hosts())

@@ -15,6 +15,9 @@ func (d *daemon) document(ctx context.Context, r *replica.Replica) (index.Doc, e
 	own := r.Origin == d.origin
 	doc := index.Doc{Origin: r.Origin, RoomID: r.RoomID, Genesis: r.Genesis, URL: r.Origin + "/v1/rooms/" + r.RoomID, Own: own,
 		Verdict: row.EffectiveVerdict(), State: row.State, Reason: row.Reason, Unverifiable: row.Unverifiable, Withheld: row.Withheld, SyncedAt: r.SyncedAt.Load()}
+	if !own {
+		doc.State, doc.Reason = d.mirror.Standing(r)
+	}
 	err := r.View(ctx, func(s *room.State) {
 		k := s.Contract
 		doc.Topic, doc.Agenda, doc.Guidance, doc.Visibility, doc.Language = k.Topic, k.Agenda, k.Guidance, k.Visibility, k.Language

@@ -5,6 +5,7 @@ import (
 	"net/http"
 
 	"github.com/witan-adp/witan/adp"
+	"github.com/witan-adp/witan/internal/fetch"
 	"github.com/witan-adp/witan/internal/replica"
 	"github.com/witan-adp/witan/internal/web"
 )
@@ -16,6 +17,50 @@ func (d *daemon) keepingRoutes(mux *web.Mux) {
 		Seq    int64  `json:"seq"`
 		Reason string `json:"reason"`
 	}
+	mux.Handle("GET", "/mirror/status", func(w http.ResponseWriter, r *http.Request) error {
+		origin := r.URL.Query().Get("origin")
+		if origin != "" {
+			var err error
+			if origin, err = fetch.Origin(origin, true); err != nil {
+				return adp.Errorf(adp.InvalidRequest, "origin: %v", err)
+			}
+		}
+		report := d.mirror.Report(origin)
+		if origin != "" && len(report) == 0 {
+			return adp.Errorf(adp.NotFound, "%s is not followed, and no room of it is held", origin)
+		}
+		web.WriteJSON(w, http.StatusOK, report)
+		return nil
+	})
+	type target struct {
+		Origin string `json:"origin"` // or the URL of a room
+		Reason string `json:"reason"`
+		Yes    bool   `json:"yes"`
+	}
+	mux.Handle("POST", "/mirror/quarantine", func(w http.ResponseWriter, r *http.Request) error {
+		var body target
+		if err := adminBody(w, r, &body); err != nil {
+			return err
+		}
+		if err := d.mirror.Quarantine(body.Origin, body.Reason); err != nil {
+			return err
+		}
+		d.log.Info("mirror changed by the operator", "command", "quarantine", "origin", body.Origin, "reason", body.Reason)
+		web.WriteJSON(w, http.StatusOK, d.mirror.Hosts())
+		return nil
+	})
+	mux.Handle("POST", "/mirror/forget", func(w http.ResponseWriter, r *http.Request) error {
+		var body target
+		if err := adminBody(w, r, &body); err != nil {
+			return err
+		}
+		out, err := d.mirror.Forget(body.Origin, body.Yes)
+		if err != nil {
+			return err
+		}
+		web.WriteJSON(w, http.StatusOK, out)
+		return nil
+	})
 	type role struct {
 		path     string
 		withhold func(ctx context.Context, room string, seq int64, reason string) (replica.Withholding, error)

@@ -50,17 +50,18 @@ type hostRow struct {
 
 // host is one origin that is followed.
 type host struct {
-	m       *Mirror
-	origin  string
-	limiter *rate.Limiter
-	slots   chan struct{} // rooms in work
-	wake    chan struct{} // look again now
-	stir    chan struct{} // there is news: look again soon
-	look    chan struct{} // the relay told of something that only the room list explains
-	down    atomic.Bool   // the last look failed
-	wait    atomic.Int64  // nanoseconds from the last look to the next
-	waiting atomic.Int64  // rooms that wait for a slot
-	jobs    sync.WaitGroup
+	m        *Mirror
+	origin   string
+	limiter  *rate.Limiter
+	slots    chan struct{} // rooms in work
+	wake     chan struct{} // look again now
+	stir     chan struct{} // there is news: look again soon
+	look     chan struct{} // the relay told of something that only the room list explains
+	down     atomic.Bool   // the last look failed
+	wait     atomic.Int64  // nanoseconds from the last look to the next
+	waiting  atomic.Int64  // rooms that wait for a slot
+	progress progress
+	jobs     sync.WaitGroup
 
 	stop    context.CancelFunc // nil before the loop runs; set under Mirror.mu
 	stopped chan struct{}
@@ -188,6 +189,9 @@ func (h *host) status() HostStatus {
 	s := HostStatus{Origin: h.origin, State: h.row.State, Since: h.row.Since, NextTry: h.row.NextTry, Reason: h.row.Reason, Source: h.row.Source}
 	if s.Reason == "" {
 		s.Reason = h.note
+	}
+	if reason, stopped := h.m.keepings.get(h.origin, "").stops(); stopped {
+		s.State, s.Reason = Paused, reason
 	}
 	for _, v := range h.rooms {
 		if v.problem != "" {

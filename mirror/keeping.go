@@ -1,43 +1,6 @@
 package mirror
 
-import (
-	"net/url"
-	"strings"
-
-	"github.com/witan-adp/witan/adp"
-	"github.com/witan-adp/witan/internal/fetch"
-	"github.com/witan-adp/witan/internal/replica"
-)
-
-// Room finds a mirrored room by its URL at its host, or by its URL here.
-func (m *Mirror) Room(name string) (*replica.Replica, error) {
-	bad := func() error {
-		return adp.Errorf(adp.RoomNotFound, "%.300q is no mirrored room; give its URL at its host, such as https://rooms.example/v1/rooms/ID, or here, %s/m/rooms.example/v1/rooms/ID", name, m.o.Own)
-	}
-	u, err := url.Parse(name)
-	if err != nil || u.Host == "" || u.RawQuery != "" || u.Fragment != "" {
-		return nil, bad()
-	}
-	parts := strings.Split(strings.Trim(u.Path, "/"), "/")
-	id := parts[len(parts)-1]
-	if len(parts) < 2 || parts[len(parts)-2] != "rooms" || !adp.IsRoomID(id) {
-		return nil, bad()
-	}
-	origin, err := fetch.Origin(u.Scheme+"://"+u.Host, true)
-	if err != nil {
-		return nil, bad()
-	}
-	candidates := []string{origin}
-	if origin == m.o.Own && parts[0] == "m" {
-		candidates = []string{"https://" + parts[1], "http://" + parts[1]}
-	}
-	for _, origin := range candidates {
-		if r, ok := m.o.Replicas.Get(origin, id); ok && origin != m.o.Own && r.Row().Seq > 0 {
-			return r, nil
-		}
-	}
-	return nil, bad()
-}
+import "github.com/witan-adp/witan/internal/replica"
 
 // Withhold takes a record of a mirrored room from the view of every reader; the
 // chain stays whole. It is for the operator.

@@ -222,6 +222,7 @@ type roomView struct {
 	retryAt  int64 // when a stuck room is looked at again though nothing changed
 	limit    int   // records a page
 	archive  int   // looks for an archive that was not there
+	listed   int64 // seq as listed last
 
 	// The relay, see feed.go and waiting.go.
 	feed      []*news   // news that nobody has looked at yet, in order
@@ -250,7 +251,7 @@ func (h *host) compare(ctx context.Context, rooms map[string]listedRoom, whole b
 	var work []func()
 	h.mu.Lock()
 	for id, l := range rooms {
-		if l.visibility != room.Public {
+		if _, stopped := h.m.stopped(h.origin, id); stopped || l.visibility != room.Public {
 			continue
 		}
 		v := h.rooms[id]
@@ -258,6 +259,7 @@ func (h *host) compare(ctx context.Context, rooms map[string]listedRoom, whole b
 			v = &roomView{id: id, limit: pageRecords}
 			h.rooms[id] = v
 		}
+		v.listed = l.seq
 		need, fresh, same := v.needs(l, now, began)
 		synced = synced && same
 		if need {
@@ -272,6 +274,9 @@ func (h *host) compare(ctx context.Context, rooms map[string]listedRoom, whole b
 	if whole {
 		for id, v := range h.rooms {
 			if l, ok := rooms[id]; ok && l.visibility == room.Public || v.busy || len(v.feed) > 0 {
+				continue
+			}
+			if _, stopped := h.m.stopped(h.origin, id); stopped {
 				continue
 			}
 			if v.r == nil {

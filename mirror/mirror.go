@@ -163,6 +163,7 @@ type Mirror struct {
 
 	network   Network // set before Run
 	heads     heads
+	keepings  keepings
 	relay     relay
 	publisher publisher
 
@@ -190,6 +191,9 @@ func New(o Options) (*Mirror, error) {
 		return nil, fmt.Errorf("mirror: %w", err)
 	}
 	m.cursors = web.NewCursors(key)
+	if err := m.keepings.load(o.Store); err != nil {
+		return nil, fmt.Errorf("mirror: %w", err)
+	}
 	err = o.Store.View(func(r store.Reader) error {
 		from, to := store.HostRange()
 		var bad error
@@ -289,6 +293,9 @@ func (m *Mirror) add(origin, source string, o *HostOptions) error {
 	}
 	if origin == m.o.Own {
 		return fmt.Errorf("mirror: %s is this daemon itself", origin)
+	}
+	if again, err := m.maybeAdd(origin, source); !again || err != nil {
+		return err
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -139,6 +139,7 @@ type metrics struct {
 	polls   *prometheus.CounterVec
 	relay   *prometheus.CounterVec
 	records *prometheus.CounterVec
+	bytes   prometheus.Counter
 }
 
 func newMetrics(reg prometheus.Registerer) *metrics {
@@ -150,8 +151,9 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 	}
 	m.relay = prometheus.NewCounterVec(prometheus.CounterOpts{Name: "witan_mirror_relay_total",
 		Help: "The relay: messages by verdict (accept, ignore, reject); heads published, followed, and followed by asking the host (pulled) or others (elsewhere); records_dropped for want of memory."}, []string{"event"})
+	m.bytes = prometheus.NewCounter(prometheus.CounterOpts{Name: "witan_mirror_bytes_total", Help: "Bytes of records of other hosts that were stored."})
 	if reg != nil {
-		reg.MustRegister(m.polls, m.records, m.relay)
+		reg.MustRegister(m.bytes, m.polls, m.records, m.relay)
 	}
 	return m
 }

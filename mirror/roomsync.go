@@ -54,6 +54,9 @@ func (m *Mirror) ServeRoomSync(ctx context.Context, _ string, request []byte) ([
 	if !ok || r.Row().Seq == 0 {
 		return nil, errNoSuchRoom
 	}
+	if _, hidden := m.Hidden(r.Origin, r.RoomID); hidden {
+		return nil, errNoSuchRoom
+	}
 	public, err := isPublic(ctx, r)
 	if err != nil {
 		m.log.Error("a room cannot be read for a peer", "origin", r.Origin, "room", r.RoomID, "error", err)

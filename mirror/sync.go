@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"sync"
+	"time"
 
 	"github.com/witan-adp/witan/adp"
 	"github.com/witan-adp/witan/adp/room"
@@ -224,6 +225,9 @@ type badRecord struct {
 // take judges and stores the records of a page, in order, up to the first that
 // cannot stand there. n counts what was stored.
 func (h *host) take(ctx context.Context, v *roomView, page []checked) (n int, bad *badRecord, err error) {
+	if reason, stopped := h.m.stopped(h.origin, v.id); stopped { // since the look began
+		return 0, nil, stuck(reason)
+	}
 	packs := h.m.fetchPacks(ctx, page)
 	r := h.replicaOf(v)
 	if r == nil {
@@ -240,7 +244,10 @@ func (h *host) take(ctx context.Context, v *roomView, page []checked) (n int, ba
 		}
 		space = limit
 	}
+	before := r.Row()
 	more, bad, err := h.appendAll(r, page, packs, space)
+	h.progress.add(int64(n+more), r.Row().Bytes-before.Bytes, time.Now())
+	h.m.metrics.bytes.Add(float64(max(0, r.Row().Bytes-before.Bytes)))
 	return n + more, bad, err
 }
 

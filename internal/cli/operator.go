@@ -149,28 +149,3 @@ func hostCommand() *cobra.Command {
 func underscored(name string) string {
 	return string(bytes.ReplaceAll([]byte(name), []byte("-"), []byte("_")))
 }
-
-// mirrorOperatorCommands change what a running daemon mirrors.
-func mirrorOperatorCommands(parent *cobra.Command) {
-	data := dataFlag(parent)
-	withholdCommands(parent, data, "mirror", "URL")
-	for _, m := range []struct{ name, short string }{
-		{"add", "Mirror another host from now on"},
-		{"remove", "Stop mirroring a host; what is held stays"},
-		{"pause", "Pause a host"},
-		{"resume", "Go on with a paused host"},
-		{"retry", "Try a host again at once"},
-		{"approve", "Accept the new keys of a host that is shown as rebound"},
-	} {
-		parent.AddCommand(&cobra.Command{
-			Use: m.name + " ORIGIN", Short: m.short, Args: cobra.ExactArgs(1),
-			RunE: func(cmd *cobra.Command, args []string) error {
-				raw, err := operator(cmd.Context(), *data, "POST", "/mirror/"+m.name, map[string]string{"origin": args[0]})
-				if err != nil {
-					return err
-				}
-				return indented(cmd.OutOrStdout(), raw)
-			},
-		})
-	}
-}

@@ -124,6 +124,9 @@ func Open(st *store.Store) (*Set, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the replicas: %w", err)
 	}
+	if err := s.finishForgetting(); err != nil {
+		return nil, fmt.Errorf("finish what was to be forgotten: %w", err)
+	}
 	return s, nil
 }
 

@@ -37,6 +37,13 @@ const (
 	kindBinding           = 'k'
 	kindPack              = 'p'
 	kindPolicy            = 'P'
+	kindTreeNode          = 'u'
+	kindContent           = 'c'
+	kindRoomCheckpoint    = 'K'
+	kindLogEntry          = 'L'
+	kindLogTile           = 'l'
+	kindLogIndex          = 'i'
+	kindSeenLog           = 'G'
 )
 
 func appendNumber(b []byte, n uint64) []byte { return binary.BigEndian.AppendUint64(b, n) }
@@ -137,6 +144,52 @@ func TreeTile(id uint64, tile uint64) []byte {
 	return appendNumber(appendNumber(append(make([]byte, 0, 17), kindTreeTile), id), tile)
 }
 func TreeTileRange(id uint64) (from, to []byte) { return under(numberKey(kindTreeTile, id)) }
+
+// TreeNode is the root of a perfect subtree of a replica's Merkle tree, 2^level leaves from index·2^level on.
+func TreeNode(id, level, index uint64) []byte {
+	return appendNumber(appendNumber(appendNumber(append(make([]byte, 0, 25), kindTreeNode), id), level), index)
+}
+func TreeNodeRange(id uint64) (from, to []byte) { return under(numberKey(kindTreeNode, id)) }
+
+// Content leads from a CID to a replica whose archive has it.
+func Content(cid string, id uint64) []byte { return appendNumber(stringsKey(kindContent, cid), id) }
+
+// ContentRange holds the replicas of one CID, or of all for an empty one.
+func ContentRange(cid string) (from, to []byte) { return underStrings(kindContent, cid) }
+
+// RoomCheckpoint is the checkpoint that was signed last for the room of a replica.
+func RoomCheckpoint(id uint64) []byte        { return numberKey(kindRoomCheckpoint, id) }
+func RoomCheckpointRange() (from, to []byte) { return under([]byte{kindRoomCheckpoint}) }
+
+// LogEntry is one entry of the daemon's log of a key generation.
+func LogEntry(generation, index uint64) []byte {
+	return appendNumber(numberKey(kindLogEntry, generation), index)
+}
+
+// LogEntryRange holds the entries with fromIndex ≤ index < toIndex.
+func LogEntryRange(generation, fromIndex, toIndex uint64) (from, to []byte) {
+	return LogEntry(generation, fromIndex), LogEntry(generation, toIndex)
+}
+
+// LogTile is a tile of the daemon's log, as far as it is filled.
+func LogTile(generation, level, index uint64) []byte {
+	return appendNumber(appendNumber(numberKey(kindLogTile, generation), level), index)
+}
+func LogTileRange(generation uint64) (from, to []byte) {
+	return under(numberKey(kindLogTile, generation))
+}
+
+// LogIndex leads from the hash of an envelope to its place in the log of a key generation.
+func LogIndex(generation uint64, hash string) []byte {
+	return appendString(numberKey(kindLogIndex, generation), hash)
+}
+func LogIndexRange(generation uint64) (from, to []byte) {
+	return under(numberKey(kindLogIndex, generation))
+}
+
+// SeenLog is the greatest checkpoint of an origin's log that was shown here.
+func SeenLog(origin string) []byte    { return stringsKey(kindSeenLog, origin) }
+func SeenLogRange() (from, to []byte) { return under([]byte{kindSeenLog}) }
 
 // Snapshot is the latest snapshot of a room's state; it can be rebuilt.
 func Snapshot(id uint64) []byte        { return numberKey(kindSnapshot, id) }
@@ -246,6 +299,27 @@ func ParseMemberRoom(key []byte) (agent string, id uint64, err error) {
 	p := parse(key, kindMemberRoom)
 	agent, id = p.text(), p.number()
 	return agent, id, p.end()
+}
+
+// ParseContent returns the parts of a Content key.
+func ParseContent(key []byte) (cid string, id uint64, err error) {
+	p := parse(key, kindContent)
+	cid, id = p.text(), p.number()
+	return cid, id, p.end()
+}
+
+// ParseSeenLog returns the part of a SeenLog key.
+func ParseSeenLog(key []byte) (origin string, err error) {
+	p := parse(key, kindSeenLog)
+	origin = p.text()
+	return origin, p.end()
+}
+
+// ParseLogEntry returns the parts of a LogEntry key.
+func ParseLogEntry(key []byte) (generation, index uint64, err error) {
+	p := parse(key, kindLogEntry)
+	generation, index = p.number(), p.number()
+	return generation, index, p.end()
 }
 
 // ParseJoinRequest returns the parts of a JoinRequest key.

@@ -20,3 +20,24 @@ func ParseWithheld(key []byte) (id uint64, seq int64, err error) {
 	id, seq = p.number(), p.signed()
 	return id, seq, p.end()
 }
+
+const kindKeeping = 'q'
+
+// Keeping is what the operator, or who speaks for a room, said about copying and showing the rooms of an origin, or one of
+// them; an empty room means all.
+func Keeping(origin, roomID string) []byte { return stringsKey(kindKeeping, origin, roomID) }
+func KeepingRange() (from, to []byte)      { return under([]byte{kindKeeping}) }
+
+// ParseKeeping returns the parts of a Keeping key.
+func ParseKeeping(key []byte) (origin, roomID string, err error) {
+	p := parse(key, kindKeeping)
+	origin, roomID = p.text(), p.text()
+	return origin, roomID, p.end()
+}
+
+// ParseMeta returns the name of a Meta key.
+func ParseMeta(key []byte) (name string, err error) {
+	p := parse(key, kindMeta)
+	name = p.text()
+	return name, p.end()
+}

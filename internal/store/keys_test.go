@@ -73,6 +73,35 @@ var kinds = []struct {
 		func(_, _, _ string, _ uint64, _ int64) [][2][]byte { return two(store.PackRange()) }},
 	{"Policy", func(a, _, _ string, _ uint64, _ int64, _ [32]byte) []byte { return store.Policy(a) },
 		func(_, _, _ string, _ uint64, _ int64) [][2][]byte { return two(store.PolicyRange()) }},
+	{"TreeNode", func(_, _, _ string, id uint64, seq int64, _ [32]byte) []byte {
+		return store.TreeNode(id, 8, uint64(seq))
+	},
+		func(_, _, _ string, id uint64, _ int64) [][2][]byte { return two(store.TreeNodeRange(id)) }},
+	{"Content", func(a, _, _ string, id uint64, _ int64, _ [32]byte) []byte { return store.Content(a, id) },
+		func(a, _, _ string, _ uint64, _ int64) [][2][]byte {
+			return append(two(store.ContentRange("")), two(store.ContentRange(a))...)
+		}},
+	{"RoomCheckpoint", func(_, _, _ string, id uint64, _ int64, _ [32]byte) []byte { return store.RoomCheckpoint(id) },
+		func(_, _, _ string, _ uint64, _ int64) [][2][]byte { return two(store.RoomCheckpointRange()) }},
+	{"LogEntry", func(_, _, _ string, id uint64, seq int64, _ [32]byte) []byte { return store.LogEntry(id, uint64(seq)) },
+		func(_, _, _ string, id uint64, seq int64) [][2][]byte {
+			if seq == -1 { // the greatest index has no end behind it
+				return nil
+			}
+			return two(store.LogEntryRange(id, uint64(seq), uint64(seq)+1))
+		}},
+	{"LogTile", func(_, _, _ string, id uint64, seq int64, _ [32]byte) []byte {
+		return store.LogTile(id, 1, uint64(seq))
+	},
+		func(_, _, _ string, id uint64, _ int64) [][2][]byte { return two(store.LogTileRange(id)) }},
+	{"LogIndex", func(a, _, _ string, id uint64, _ int64, _ [32]byte) []byte { return store.LogIndex(id, a) },
+		func(_, _, _ string, id uint64, _ int64) [][2][]byte { return two(store.LogIndexRange(id)) }},
+	{"Withheld", func(_, _, _ string, id uint64, seq int64, _ [32]byte) []byte { return store.Withheld(id, seq) },
+		func(_, _, _ string, id uint64, _ int64) [][2][]byte { return two(store.WithheldRange(id)) }},
+	{"Sealed", func(_, _, _ string, id uint64, seq int64, _ [32]byte) []byte { return store.Sealed(id, seq) },
+		func(_, _, _ string, id uint64, _ int64) [][2][]byte { return two(store.SealedRange(id)) }},
+	{"SeenLog", func(a, _, _ string, _ uint64, _ int64, _ [32]byte) []byte { return store.SeenLog(a) },
+		func(_, _, _ string, _ uint64, _ int64) [][2][]byte { return two(store.SeenLogRange()) }},
 }
 
 func two(from, to []byte) [][2][]byte { return [][2][]byte{{from, to}} }
@@ -170,7 +199,8 @@ func TestKeysOneEach(t *testing.T) {
 		"Meta": 1, "ReplicaRow": 1, "ReplicaByName": 3, "Record": 2, "EnvelopeSeq": 2, "TreeTile": 2, "Snapshot": 1, "Nonce": 1,
 		"JoinRequest": 2, "MemberRoom": 2, "Archive": 2, "Statement": 1, "StatementByRoom": 3, "Attestation": 1,
 		"AttestationByRoom": 3, "Evidence": 1, "EvidenceByRoom": 3, "Host": 1, "HostRoom": 2, "Branch": 2, "Binding": 3,
-		"Pack": 1, "Policy": 1,
+		"Pack": 1, "Policy": 1, "TreeNode": 2, "Content": 2, "RoomCheckpoint": 1, "LogEntry": 2, "LogTile": 2, "LogIndex": 2, "SeenLog": 1,
+		"Withheld": 2, "Sealed": 2,
 	}
 	for _, k := range kinds {
 		differ := 0
@@ -206,6 +236,15 @@ func TestParseKeys(t *testing.T) {
 		}
 		if i, s, err := store.ParseJoinRequest(store.JoinRequest(id, a)); err != nil || s != a || i != id {
 			t.Fatalf("ParseJoinRequest = %d, %q, %v", i, s, err)
+		}
+		if s, i, err := store.ParseContent(store.Content(a, id)); err != nil || s != a || i != id {
+			t.Fatalf("ParseContent = %q, %d, %v", s, i, err)
+		}
+		if s, err := store.ParseSeenLog(store.SeenLog(a)); err != nil || s != a {
+			t.Fatalf("ParseSeenLog = %q, %v", s, err)
+		}
+		if g, i, err := store.ParseLogEntry(store.LogEntry(id, uint64(seq))); err != nil || g != id || i != uint64(seq) {
+			t.Fatalf("ParseLogEntry = %d, %d, %v", g, i, err)
 		}
 		if s, err := store.ParseHost(store.Host(a)); err != nil || s != a {
 			t.Fatalf("ParseHost = %q, %v", s, err)
@@ -251,6 +290,12 @@ func FuzzParseKeys(f *testing.F) {
 		check("ParseBranch", err, func() []byte { return store.Branch(bid, bseq) })
 		row, err := store.ParseReplicaRow(key)
 		check("ParseReplicaRow", err, func() []byte { return store.ReplicaRow(row) })
+		cid, of, err := store.ParseContent(key)
+		check("ParseContent", err, func() []byte { return store.Content(cid, of) })
+		seen, err := store.ParseSeenLog(key)
+		check("ParseSeenLog", err, func() []byte { return store.SeenLog(seen) })
+		generation, index, err := store.ParseLogEntry(key)
+		check("ParseLogEntry", err, func() []byte { return store.LogEntry(generation, index) })
 		agent, room, err := store.ParseMemberRoom(key)
 		check("ParseMemberRoom", err, func() []byte { return store.MemberRoom(agent, room) })
 		jid, request, err := store.ParseJoinRequest(key)

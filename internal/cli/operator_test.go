@@ -1,0 +1,88 @@
+package cli
+
+import (
+	"context"
+	"net"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/witan-adp/witan/config"
+	"github.com/witan-adp/witan/daemon"
+)
+
+// The scripts of operators run the command itself against daemons in the process of the test.
+func TestOperatorScripts(t *testing.T) {
+	testscript.Run(t, testscript.Params{
+		Dir:           filepath.Join("testdata", "operator"),
+		UpdateScripts: *update,
+		Setup: func(e *testscript.Env) error {
+			e.Setenv("HOME", e.WorkDir)
+			e.Setenv("XDG_CONFIG_HOME", filepath.Join(e.WorkDir, "conf"))
+			e.Setenv("TZ", "UTC")
+			return nil
+		},
+		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
+			// daemon NAME [ORIGIN…] runs a daemon on the folder NAME that mirrors the origins, and sets $NAME to its own
+			"daemon": func(ts *testscript.TestScript, _ bool, args []string) {
+				ln, err := net.Listen("tcp", "127.0.0.1:0")
+				ts.Check(err)
+				cfg := config.Default()
+				cfg.Data, cfg.AllowPrivateAddresses, cfg.P2P.Enabled, cfg.MinFreeDisk = ts.MkAbs(args[0]), true, false, 0
+				cfg.Mirror.PollMin, cfg.Mirror.PollMax = config.Duration(20*time.Millisecond), config.Duration(100*time.Millisecond)
+				for _, origin := range args[1:] {
+					cfg.Mirror.Hosts = append(cfg.Mirror.Hosts, config.MirrorHost{URL: origin})
+				}
+				ctx, cancel := context.WithCancel(context.Background())
+				ready, ended := make(chan daemon.Info, 1), make(chan error, 1)
+				go func() {
+					ended <- daemon.Run(ctx, cfg, daemon.Edges{Version: "test", Listener: ln, Ready: func(i daemon.Info) { ready <- i }})
+				}()
+				ts.Defer(func() {
+					cancel()
+					<-ended
+				})
+				select {
+				case i := <-ready:
+					ts.Setenv(args[0], i.Origin)
+					_, authority, _ := strings.Cut(i.Origin, "://")
+					ts.Setenv(args[0]+"_authority", authority)
+				case err := <-ended:
+					ended <- err
+					ts.Fatalf("the daemon did not start: %v", err)
+				}
+			},
+			// until REGEXP COMMAND… runs the command until its output matches
+			"until": func(ts *testscript.TestScript, _ bool, args []string) {
+				want := regexp.MustCompile("(?m)" + args[0])
+				limit := time.After(30 * time.Second)
+				tick := time.NewTicker(50 * time.Millisecond)
+				defer tick.Stop()
+				for {
+					_ = ts.Exec(args[1], args[2:]...)
+					out := ts.ReadFile("stdout")
+					if want.MatchString(out) {
+						return
+					}
+					select {
+					case <-tick.C:
+					case <-limit:
+						ts.Fatalf("not within 30 s: %s in\n%s", args[0], out)
+					}
+				}
+			},
+			// capture NAME REGEXP sets NAME to the first group of what matches in the last output
+			"capture": func(ts *testscript.TestScript, _ bool, args []string) {
+				found := regexp.MustCompile("(?m)" + args[1]).FindStringSubmatch(ts.ReadFile("stdout"))
+				if len(found) < 2 {
+					ts.Fatalf("%s is not in the output", args[1])
+				}
+				ts.Setenv(args[0], found[1])
+			},
+		},
+	})
+}

@@ -1,0 +1,143 @@
+package replica
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+
+	"github.com/witan-adp/witan/adp"
+	"github.com/witan-adp/witan/internal/store"
+)
+
+// forgetKeys bounds the keys that one commit deletes.
+const forgetKeys = 4000
+
+// metaForget names what is left to delete of replicas that are forgotten, and
+// metaNext the number of the next replica: a number is never used twice.
+const (
+	metaForget = "forget/"
+	metaNext   = "next-replica"
+)
+
+// Forget drops a replica with all that is kept under it: records, tree, archive,
+// the other side of a fork. What others keep about the room, such as statements and
+// evidence, stays. It is done in steps, and a start after a crash goes on with it.
+func (s *Set) Forget(r *Replica) error {
+	manifest, archived, err := r.Manifest()
+	if err != nil {
+		return err
+	}
+	done := make(chan error, 1)
+	err = r.Take(func(t *Turn) error {
+		var b store.Batch
+		b.Delete(store.ReplicaByName(r.Origin, r.RoomID, r.Genesis))
+		b.Put(store.Meta(metaForget+strconv.FormatUint(r.ID, 10)), nil)
+		s.mu.Lock()
+		b.Put(store.Meta(metaNext), fmt.Append(nil, s.nextID))
+		s.mu.Unlock()
+		if archived {
+			if c, err := adp.ParseClaim(manifest); err == nil {
+				for _, cid := range []string{c.EventsCID, c.BundleCID} {
+					if cid != "" {
+						b.Delete(store.Content(cid, r.ID))
+					}
+				}
+			}
+		}
+		key := store.ReplicaRow(r.ID)
+		b.Expect(key, r.rowJSON)
+		b.Delete(key)
+		// whoever had it in hand finds it gone
+		r.failed.Store(true)
+		r.pending.Add(1)
+		s.st.Submit(&b, func(err error) {
+			r.landed(nil, Row{}, true, err)
+			done <- err
+		})
+		return nil
+	})
+	if err == nil {
+		err = <-done
+	}
+	if err != nil {
+		return err
+	}
+	s.drop(r)
+	r.moved.Lock()
+	r.ring = ring{}
+	r.moved.Unlock()
+	return s.sweep(r.ID)
+}
+
+// sweep deletes what is kept under the number of a replica that is forgotten.
+func (s *Set) sweep(id uint64) error {
+	for _, keys := range []func(uint64) (from, to []byte){store.RecordsOf, store.EnvelopeSeqRange, store.TreeTileRange, store.TreeNodeRange,
+		store.ArchiveRange, store.BranchesOf, store.WithheldRange, store.SealedRange, store.JoinRequestRange} {
+		from, to := keys(id)
+		if err := deleteRange(s.st, from, to); err != nil {
+			return err
+		}
+	}
+	var b store.Batch
+	b.Delete(store.Snapshot(id))
+	b.Delete(store.RoomCheckpoint(id))
+	b.Delete(store.Meta(metaForget + strconv.FormatUint(id, 10)))
+	return s.st.Commit(&b)
+}
+
+// deleteRange deletes all keys of a range, some in each commit.
+func deleteRange(st *store.Store, from, to []byte) error {
+	for {
+		var b store.Batch
+		n := 0
+		err := st.View(func(rd store.Reader) error {
+			return rd.Keys(from, to, func(key []byte) bool {
+				b.Delete(append([]byte(nil), key...))
+				n++
+				return n < forgetKeys
+			})
+		})
+		if err != nil || n == 0 {
+			return err
+		}
+		if err := st.Commit(&b); err != nil {
+			return err
+		}
+	}
+}
+
+// finishForgetting goes on where a crash stopped it, and reads the number of the
+// next replica.
+func (s *Set) finishForgetting() error {
+	var left []uint64
+	var bad error
+	err := s.st.View(func(rd store.Reader) error {
+		from := store.Meta(metaForget)
+		from = from[:len(from)-2] // without the end of the string
+		return rd.Scan(from, store.PrefixEnd(from), func(key, _ []byte) bool {
+			name, err := store.ParseMeta(key)
+			if err != nil {
+				bad = err
+				return false
+			}
+			id, err := strconv.ParseUint(name[len(metaForget):], 10, 64)
+			left, bad = append(left, id), err
+			return bad == nil
+		})
+	})
+	if err = errors.Join(err, bad); err != nil {
+		return err
+	}
+	for _, id := range left {
+		if err := s.sweep(id); err != nil {
+			return err
+		}
+	}
+	raw, ok, err := s.st.Get(store.Meta(metaNext))
+	if err != nil || !ok {
+		return err
+	}
+	next, err := strconv.ParseUint(string(raw), 10, 64)
+	s.nextID = max(s.nextID, next)
+	return err
+}

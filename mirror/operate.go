@@ -1,0 +1,275 @@
+package mirror
+
+import (
+	"fmt"
+	"net/url"
+	"strings"
+
+	"github.com/witan-adp/witan/adp"
+	"github.com/witan-adp/witan/internal/fetch"
+	"github.com/witan-adp/witan/internal/replica"
+)
+
+// The operator names a host by its origin, and a room by its URL at its host or by
+// its URL here. What is said holds over restarts, and before the configuration.
+
+// find takes a name apart; roomID is "" for a host.
+func (m *Mirror) find(name string) (origin, roomID string, err error) {
+	bad := adp.Errorf(adp.InvalidRequest, "%.300q is neither a host, such as https://rooms.example, nor a room, such as https://rooms.example/v1/rooms/ID or %s/m/rooms.example/v1/rooms/ID", name, m.o.Own)
+	u, err := url.Parse(strings.TrimSpace(name))
+	if err != nil || u.Host == "" || u.RawQuery != "" || u.Fragment != "" {
+		return "", "", bad
+	}
+	if origin, err = fetch.Origin(u.Scheme+"://"+u.Host, true); err != nil {
+		return "", "", bad
+	}
+	parts := strings.Split(strings.Trim(u.Path, "/"), "/")
+	if len(parts) == 1 && parts[0] == "" {
+		if origin == m.o.Own {
+			return "", "", adp.Errorf(adp.InvalidRequest, "%s is this daemon itself", origin)
+		}
+		return origin, "", nil
+	}
+	n := len(parts)
+	if n < 2 || parts[n-2] != "rooms" || !adp.IsRoomID(parts[n-1]) {
+		return "", "", bad
+	}
+	roomID = parts[n-1]
+	if origin != m.o.Own {
+		return origin, roomID, nil
+	}
+	if parts[0] != "m" {
+		return "", "", adp.Errorf(adp.InvalidRequest, "%.300q is a room of this daemon's own; see witan host --help", name)
+	}
+	for _, scheme := range []string{"https://", "http://"} {
+		if o := scheme + parts[1]; m.Followed(o) || len(m.o.Replicas.Of(o)) > 0 {
+			return o, roomID, nil
+		}
+	}
+	return "", "", bad
+}
+
+// Room finds a mirrored room by its URL at its host, or by its URL here.
+func (m *Mirror) Room(name string) (*replica.Replica, error) {
+	origin, roomID, err := m.find(name)
+	if err != nil {
+		return nil, err
+	}
+	r, ok := m.o.Replicas.Get(origin, roomID)
+	if !ok || r.Row().Seq == 0 {
+		return nil, adp.Errorf(adp.RoomNotFound, "no room %.300q is held here; witan mirror status %s lists what is", name, origin)
+	}
+	return r, nil
+}
+
+func (m *Mirror) host(origin string) *host {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.hosts[origin]
+}
+
+// maybeAdd tells whether a host is to be added: the configuration does not bring
+// back what the operator removed.
+func (m *Mirror) maybeAdd(origin, source string) (bool, error) {
+	if source == "runtime" {
+		_, err := m.say(origin, "", func(k *keeping) { k.Removed, k.Forgotten = false, false })
+		return true, err
+	}
+	if m.keepings.get(origin, "").Removed {
+		m.log.Warn("a host of the configuration is not followed: the operator removed it; take it out of the configuration, or add it again with witan mirror add", "origin", origin)
+		return false, nil
+	}
+	return true, nil
+}
+
+// RemoveHost is Remove by the operator: it holds although the configuration names
+// the host.
+func (m *Mirror) RemoveHost(name string) error {
+	origin, roomID, err := m.find(name)
+	if err != nil {
+		return err
+	}
+	if roomID != "" {
+		return adp.Errorf(adp.InvalidRequest, "hosts are removed, rooms are paused or forgotten")
+	}
+	if !m.Followed(origin) {
+		return fmt.Errorf("%s: %w", origin, ErrUnknownHost)
+	}
+	if _, err := m.say(origin, "", func(k *keeping) { k.Removed = true }); err != nil {
+		return err
+	}
+	return m.Remove(origin)
+}
+
+// PauseTarget stops copying a host or a room until ResumeTarget.
+func (m *Mirror) PauseTarget(name string) error {
+	origin, roomID, err := m.find(name)
+	if err != nil {
+		return err
+	}
+	if roomID == "" {
+		return m.Pause(origin)
+	}
+	return m.decide(origin, roomID, func(k *keeping) { k.Paused = true })
+}
+
+// ResumeTarget goes on with a host or a room that is paused or forgotten.
+func (m *Mirror) ResumeTarget(name string) error {
+	origin, roomID, err := m.find(name)
+	if err != nil {
+		return err
+	}
+	if k := m.keepings.get(origin, roomID); k.OptOut != "" {
+		return adp.Errorf(adp.InvalidRequest, "it is not copied because of a wish that is not the operator's: %s", k.OptOut)
+	}
+	if roomID == "" {
+		if err := m.Resume(origin); err != nil {
+			return err
+		}
+	}
+	if err := m.decide(origin, roomID, func(k *keeping) { k.Paused, k.Forgotten = false, false }); err != nil {
+		return err
+	}
+	return m.retry(origin, roomID)
+}
+
+// RetryTarget asks again at once about a host, or about one room.
+func (m *Mirror) RetryTarget(name string) error {
+	origin, roomID, err := m.find(name)
+	if err != nil {
+		return err
+	}
+	return m.retry(origin, roomID)
+}
+
+func (m *Mirror) retry(origin, roomID string) error {
+	if roomID == "" {
+		return m.Retry(origin)
+	}
+	return m.with(origin, func(h *host) error {
+		h.mu.Lock()
+		if v := h.rooms[roomID]; v != nil {
+			v.next, v.look, v.retryAt, v.askAt, v.failures, v.stuck, v.tried = 0, 0, 0, 0, 0, false, ""
+		}
+		h.mu.Unlock()
+		poke(h.wake)
+		return nil
+	})
+}
+
+// Quarantine keeps what is held of a host or a room from every reader, and copies no
+// more of it, until ReleaseTarget.
+func (m *Mirror) Quarantine(name, reason string) error {
+	origin, roomID, err := m.find(name)
+	if err != nil {
+		return err
+	}
+	if reason = strings.TrimSpace(reason); reason == "" {
+		reason = "no reason given"
+	}
+	return m.decide(origin, roomID, func(k *keeping) { k.Quarantined = reason })
+}
+
+// ReleaseTarget ends a quarantine.
+func (m *Mirror) ReleaseTarget(name string) error {
+	origin, roomID, err := m.find(name)
+	if err != nil {
+		return err
+	}
+	if m.keepings.get(origin, roomID).Quarantined == "" {
+		return adp.Errorf(adp.InvalidRequest, "%.300q is not in quarantine", name)
+	}
+	if err := m.decide(origin, roomID, func(k *keeping) { k.Quarantined = "" }); err != nil {
+		return err
+	}
+	if !m.Followed(origin) {
+		return nil
+	}
+	return m.retry(origin, roomID)
+}
+
+// decide keeps what was said, and tells readers and the index.
+func (m *Mirror) decide(origin, roomID string, change func(*keeping)) error {
+	changed, err := m.say(origin, roomID, change)
+	if err != nil || !changed {
+		return err
+	}
+	for _, r := range m.o.Replicas.Of(origin) {
+		if (roomID == "" || r.RoomID == roomID) && r.Row().Seq > 0 {
+			r.Wake() // streams of what is not shown any more end
+			m.o.Changed(r)
+		}
+	}
+	return nil
+}
+
+// Forgotten is what Forget drops, or would drop.
+type Forgotten struct {
+	Done    bool     `json:"done"`
+	Rooms   int64    `json:"rooms"`
+	Records int64    `json:"records"`
+	Bytes   int64    `json:"bytes"`
+	URLs    []string `json:"urls"` // of the rooms, at most 100
+}
+
+// Forget drops what is held of a host or a room. Statements, attestations and
+// evidence stay. Unless do, it only tells what it would drop. What is forgotten is
+// not copied again before ResumeTarget, or, for a host, Add.
+func (m *Mirror) Forget(name string, do bool) (out Forgotten, err error) {
+	origin, roomID, err := m.find(name)
+	if err != nil {
+		return out, err
+	}
+	out.URLs = []string{}
+	var drop []*replica.Replica
+	for _, r := range m.o.Replicas.Of(origin) {
+		if roomID != "" && r.RoomID != roomID {
+			continue
+		}
+		row := r.Row()
+		drop = append(drop, r)
+		out.Rooms, out.Records, out.Bytes = out.Rooms+1, out.Records+row.Seq, out.Bytes+row.Bytes
+		if len(out.URLs) < 100 {
+			out.URLs = append(out.URLs, m.RoomURL(origin, r.RoomID))
+		}
+	}
+	if !do {
+		return out, nil
+	}
+	if roomID != "" || m.Followed(origin) {
+		if err := m.decide(origin, roomID, func(k *keeping) { k.Forgotten = true }); err != nil {
+			return out, err
+		}
+	}
+	h := m.host(origin)
+	for _, r := range drop {
+		if err := m.forget(h, r); err != nil {
+			return out, err
+		}
+	}
+	out.Done = true
+	m.log.Warn("forgotten by the operator", "origin", origin, "room", roomID, "rooms", out.Rooms, "records", out.Records, "bytes", out.Bytes)
+	return out, nil
+}
+
+func (m *Mirror) forget(h *host, r *replica.Replica) error {
+	if h != nil {
+		h.mu.Lock()
+		if v := h.rooms[r.RoomID]; v != nil && v.r == r {
+			v.r = nil
+		}
+		h.mu.Unlock()
+	}
+	if err := m.o.Replicas.Forget(r); err != nil {
+		return fmt.Errorf("forget room %s of %s: %w", r.RoomID, r.Origin, err)
+	}
+	m.cards.mu.Lock()
+	delete(m.cards.of, r.ID)
+	m.cards.mu.Unlock()
+	if other, ok := m.o.Replicas.Get(r.Origin, r.RoomID); ok {
+		m.o.Changed(other)
+	} else {
+		m.o.Unlisted(r.Origin, r.RoomID)
+	}
+	return nil
+}

@@ -1,0 +1,76 @@
+package mirror
+
+import (
+	"sync"
+	"time"
+)
+
+// rateWindow is the time over which a rate is told.
+const rateWindow = 10 * time.Second
+
+// progress counts what was copied of a host since the daemon started.
+type progress struct {
+	mu      sync.Mutex
+	records int64
+	bytes   int64
+	marks   []mark // oldest first, about one a second
+}
+
+type mark struct {
+	at             time.Time
+	records, bytes int64
+}
+
+func (p *progress) add(records, bytes int64, now time.Time) {
+	if records <= 0 {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if n := len(p.marks); n == 0 || now.Sub(p.marks[n-1].at) >= time.Second {
+		p.marks = append(p.marks, mark{now, p.records, p.bytes})
+		p.trim(now)
+	}
+	p.records, p.bytes = p.records+records, p.bytes+max(0, bytes)
+}
+
+// trim keeps one mark that is older than the window. p.mu is held.
+func (p *progress) trim(now time.Time) {
+	for len(p.marks) > 1 && now.Sub(p.marks[1].at) >= rateWindow {
+		p.marks = append(p.marks[:0], p.marks[1:]...)
+	}
+}
+
+// Progress is how copying goes. Records and Bytes count since the daemon started;
+// Pending is what the host lists and we do not hold yet.
+type Progress struct {
+	Records          int64   `json:"records"`
+	Bytes            int64   `json:"bytes"`
+	RecordsPerSecond float64 `json:"records_per_second"`
+	BytesPerSecond   float64 `json:"bytes_per_second"`
+	Pending          int64   `json:"pending"`
+	ETA              int64   `json:"eta_seconds,omitempty"` // 0 when nothing is pending, or no rate can be told
+}
+
+func (p *progress) now(now time.Time, pending int64) Progress {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.trim(now)
+	out := Progress{Records: p.records, Bytes: p.bytes, Pending: pending}
+	if len(p.marks) == 0 {
+		return out
+	}
+	first := p.marks[0]
+	// over the window at least, so that a burst right now is no rate; a pause of the
+	// whole window ends it
+	span := max(now.Sub(first.at), time.Second)
+	if now.Sub(p.marks[len(p.marks)-1].at) >= rateWindow {
+		return out
+	}
+	out.RecordsPerSecond = float64(p.records-first.records) / span.Seconds()
+	out.BytesPerSecond = float64(p.bytes-first.bytes) / span.Seconds()
+	if pending > 0 && out.RecordsPerSecond > 0 {
+		out.ETA = int64(float64(pending)/out.RecordsPerSecond) + 1
+	}
+	return out
+}

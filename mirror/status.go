@@ -1,0 +1,139 @@
+package mirror
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/witan-adp/witan/internal/replica"
+)
+
+// Removed is the state of a host that is followed no more while rooms of it are
+// still held.
+const Removed = "removed"
+
+// HostReport is all that the operator may want to know of a host.
+type HostReport struct {
+	HostStatus
+	Bytes    int64            `json:"bytes"`  // of the records held
+	Behind   int64            `json:"behind"` // records that the host lists and we do not hold
+	Verdicts map[string]int64 `json:"verdicts"`
+	States   map[string]int64 `json:"states"`
+	Progress Progress         `json:"progress"`
+	RoomList []RoomStatus     `json:"room_list,omitempty"`
+}
+
+// RoomStatus is where one mirrored room stands, and why.
+type RoomStatus struct {
+	RoomID       string `json:"room_id"`
+	URL          string `json:"url"`
+	State        string `json:"state"`
+	Verdict      string `json:"verdict"`
+	Reason       string `json:"reason,omitempty"`
+	Seq          int64  `json:"seq"`
+	Behind       int64  `json:"behind"`
+	Bytes        int64  `json:"bytes"`
+	Violations   int64  `json:"violations"`
+	Unverifiable int64  `json:"unverifiable"`
+	Withheld     int64  `json:"withheld"`
+	At           int64  `json:"at"`                  // received_at of the newest record, Unix ms
+	SyncedAt     int64  `json:"synced_at,omitempty"` // when the host last said that there is no more, Unix ms
+	Hidden       bool   `json:"hidden,omitempty"`    // held, not shown
+	Held         bool   `json:"held"`                // false: nothing is held, as of a forgotten room
+}
+
+// Report lists the hosts, those that are followed and those of which rooms are
+// held, by origin; of one origin when it is not "", with its rooms.
+func (m *Mirror) Report(origin string) []HostReport {
+	m.mu.Lock()
+	hosts := maps.Clone(m.hosts)
+	m.mu.Unlock()
+	rooms := map[string][]*replica.Replica{}
+	for _, r := range m.o.Replicas.All() {
+		if r.Origin != m.o.Own && r.Row().Seq > 0 {
+			rooms[r.Origin] = append(rooms[r.Origin], r)
+		}
+	}
+	origins := map[string]bool{}
+	for o := range hosts {
+		origins[o] = true
+	}
+	for o := range rooms {
+		origins[o] = true
+	}
+	out := []HostReport{}
+	for _, o := range slices.Sorted(maps.Keys(origins)) {
+		if origin == "" || origin == o {
+			out = append(out, m.report(o, hosts[o], rooms[o], origin != ""))
+		}
+	}
+	return out
+}
+
+func (m *Mirror) report(origin string, h *host, held []*replica.Replica, whole bool) HostReport {
+	out := HostReport{HostStatus: HostStatus{Origin: origin, State: Removed}, Verdicts: map[string]int64{}, States: map[string]int64{}}
+	listed, problems := map[string]int64{}, map[string]string{}
+	if h != nil {
+		out.HostStatus = h.status()
+		h.mu.Lock()
+		for id, v := range h.rooms {
+			listed[id] = v.listed
+			if v.problem != "" {
+				problems[id] = v.problem
+			}
+			if v.r == nil {
+				out.Behind += v.listed
+			}
+		}
+		h.mu.Unlock()
+	} else if reason, yes := m.keepings.get(origin, "").stops(); yes {
+		out.Reason = reason
+	}
+	for _, r := range held {
+		row := r.Row()
+		state, reason := m.Standing(r)
+		s := RoomStatus{RoomID: r.RoomID, URL: m.RoomURL(origin, r.RoomID), State: state, Verdict: row.EffectiveVerdict(), Reason: reason, Seq: row.Seq, Bytes: row.Bytes,
+			Violations: row.Violations, Unverifiable: row.Unverifiable, Withheld: row.Withheld, At: row.At, SyncedAt: r.SyncedAt.Load(), Held: true}
+		if served, ok := m.o.Replicas.Get(origin, r.RoomID); ok && served == r {
+			s.Behind = max(0, listed[r.RoomID]-row.Seq)
+		}
+		if s.Reason == "" {
+			s.Reason = problems[r.RoomID]
+		}
+		_, s.Hidden = m.Hidden(origin, r.RoomID)
+		out.Rooms++
+		out.Records, out.Bytes, out.Behind = out.Records+row.Seq, out.Bytes+row.Bytes, out.Behind+s.Behind
+		out.Verdicts[s.Verdict]++
+		out.States[s.State]++
+		if whole {
+			out.RoomList = append(out.RoomList, s)
+		}
+	}
+	if h != nil {
+		out.Progress = h.progress.now(time.Now(), out.Behind)
+	}
+	if whole {
+		out.RoomList = append(out.RoomList, m.notHeld(origin, held)...)
+		slices.SortFunc(out.RoomList, func(a, b RoomStatus) int { return strings.Compare(a.RoomID, b.RoomID) })
+	}
+	return out
+}
+
+// notHeld lists rooms of which only that is known that they are not copied.
+func (m *Mirror) notHeld(origin string, held []*replica.Replica) (out []RoomStatus) {
+	have := map[string]bool{"": true}
+	for _, r := range held {
+		have[r.RoomID] = true
+	}
+	m.keepings.mu.RLock()
+	defer m.keepings.mu.RUnlock()
+	for name, k := range m.keepings.of {
+		if name[0] != origin || have[name[1]] {
+			continue
+		}
+		reason, _ := k.stops()
+		out = append(out, RoomStatus{RoomID: name[1], URL: origin + "/v1/rooms/" + name[1], State: k.state(), Reason: reason})
+	}
+	return out
+}
