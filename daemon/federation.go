@@ -168,24 +168,34 @@ func (d *daemon) observed(o mirror.Observation) {
 
 func (d *daemon) buildMirror() (err error) {
 	m := d.cfg.Mirror
+	signer := &signer{d: d}
+	var sign func(string, any) (*adp.Envelope, error) // nil: no heads of our rooms
+	if d.signs {
+		sign = signer.head
+	}
 	d.mirror, err = mirror.New(mirror.Options{
 		Own: d.origin, Replicas: d.set, Store: d.st, Fetch: d.fetch, Bindings: d.bindings, AllowPrivate: d.cfg.AllowPrivateAddresses,
 		PollMin: m.PollMin.D(), PollMax: m.PollMax.D(), BackoffMin: m.BackoffMin.D(), BackoffMax: m.BackoffMax.D(),
 		ConcurrencyPerHost: m.ConcurrencyPerHost, RequestsPerSecond: m.RequestsPerSecond, RoomsPerHost: m.RoomsPerHost,
 		RecordsPerRoom: m.RecordsPerRoom, BytesPerHost: int64(m.BytesPerHost), EraseWithheld: m.Withheld == config.WithheldErase,
 		Now: d.edges.Now, Log: d.log, Registerer: d.metrics,
-		Changed:   d.reindex,
-		Listed:    d.listed,
-		Bound:     func(string) { d.pullSoon() },
-		Unlisted:  d.index.Remove,
-		Completed: func(r *replica.Replica) { d.reindex(r); d.witness.Completed(r) },
-		Observed:  d.observed,
+		Changed:       d.reindex,
+		Listed:        d.listed,
+		Bound:         func(string) { d.pullSoon() },
+		Unlisted:      d.index.Remove,
+		Completed:     func(r *replica.Replica) { d.reindex(r); d.witness.Completed(r) },
+		Observed:      d.observed,
+		Contradiction: d.contradicted,
+		Sign:          sign,
+		Agent:         adp.AgentID(d.ring.AgentID()),
+		Event:         signer.event,
+		Token:         signer.token,
 	})
 	if err != nil {
 		return err
 	}
 	for _, h := range m.Hosts {
-		if err := d.mirror.Add(h.URL, "config"); err != nil {
+		if err := d.mirror.AddWith(h.URL, "config", mirror.HostOptions{Observe: h.Observe}); err != nil {
 			return err
 		}
 	}

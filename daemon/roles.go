@@ -110,7 +110,7 @@ func (d *daemon) hostOptions(cursors *web.Cursors) host.Options {
 			PayloadBytes: int64(l.PayloadBytes), PayloadBytesCeiling: int64(l.PayloadBytesCeiling), Mentions: int64(l.Mentions), SchemaBytes: int64(l.SchemaBytes),
 			TypesPerRoom: int64(l.TypesPerRoom), RoomMinMS: l.RoomMinMs, RoomMaxMS: l.RoomMaxMs, SpeakersPerRoom: int64(l.SpeakersPerRoom),
 			ObserversPerRoom: int64(l.ObserversPerRoom), BodyBytes: int64(l.BodyBytes)},
-		Changed: d.reindex,
+		Changed: d.hosted,
 		Ended:   d.ended,
 	}
 }
@@ -145,6 +145,9 @@ func (d *daemon) buildNode() (err error) {
 		AllowPrivate: d.cfg.AllowPrivateAddresses, Log: d.log, Registerer: d.metrics})
 	if err != nil {
 		return fmt.Errorf("p2p: %w", err)
+	}
+	if err := d.connectRelay(); err != nil {
+		return err
 	}
 	return d.connectWitness()
 }
