@@ -134,3 +134,108 @@ func VerifyConsistency(size1, size2 uint64, hashes [][]byte, root1, root2 [32]by
 	}
 	return proof.VerifyConsistency(rfc6962.DefaultHasher, size1, size2, hashes, root1[:], root2[:])
 }
+
+// NodeReader gives the hash of one perfect subtree: the 2^level leaves from
+// index·2^level on, level 0 being the hashes of the leaves themselves. It is
+// asked only for subtrees that lie wholly inside the tree.
+type NodeReader func(level uint, index uint64) ([32]byte, error)
+
+// ErrProofRange: an index or a size is not in the tree.
+var ErrProofRange = errors.New("no such index or size in the tree")
+
+// AppendVisit is Append, and tells of every perfect subtree that the leaf
+// completes, the leaf itself included. hash is not to be changed.
+func (t *Tree) AppendVisit(leaf [32]byte, visit func(level uint, index uint64, hash []byte)) {
+	if t.r == nil {
+		t.r = ranges.NewEmptyRange(0)
+	}
+	err := t.r.Append(rfc6962.DefaultHasher.HashLeaf(leaf[:]), func(id compact.NodeID, hash []byte) { visit(id.Level, id.Index, hash) })
+	if err != nil {
+		panic("adp: merkle append: " + err.Error()) // a range from 0 can always grow
+	}
+}
+
+// LeafHash is the hash of a leaf (RFC 6962 §2.1).
+func LeafHash(data []byte) (out [32]byte) {
+	copy(out[:], rfc6962.DefaultHasher.HashLeaf(data))
+	return out
+}
+
+// SubtreeRoot is the root of a perfect subtree over node hashes of one level that
+// stand side by side, 32 bytes each; their number must be a power of two.
+func SubtreeRoot(hashes []byte) (out [32]byte, err error) {
+	n := len(hashes) / 32
+	if len(hashes) != n*32 || n == 0 || n&(n-1) != 0 {
+		return out, fmt.Errorf("%d bytes are not the hashes of a perfect subtree", len(hashes))
+	}
+	row := make([][]byte, n)
+	for i := range row {
+		row[i] = hashes[i*32 : i*32+32]
+	}
+	for ; len(row) > 1; row = row[:len(row)/2] {
+		for i := range len(row) / 2 {
+			row[i] = rfc6962.DefaultHasher.HashChildren(row[2*i], row[2*i+1])
+		}
+	}
+	copy(out[:], row[0])
+	return out, nil
+}
+
+// ReadRoot is the root of the tree over the first size leaves.
+func ReadRoot(read NodeReader, size uint64) (out [32]byte, err error) {
+	t := Tree{ranges.NewEmptyRange(0)}
+	if size > 0 {
+		ids := compact.RangeNodes(0, size, nil)
+		hashes := make([][]byte, len(ids))
+		for i, id := range ids {
+			h, err := read(id.Level, id.Index)
+			if err != nil {
+				return out, err
+			}
+			hashes[i] = h[:]
+		}
+		if t, err = TreeFromFrontier(size, hashes); err != nil {
+			return out, err
+		}
+	}
+	return t.Root(), nil
+}
+
+// ProveInclusion proves the leaf at index in the tree over the first size leaves
+// (RFC 6962 §2.1.1). It reads O(log size) nodes.
+func ProveInclusion(read NodeReader, index, size uint64) ([][]byte, error) {
+	if index >= size {
+		return nil, fmt.Errorf("%w: index %d of %d", ErrProofRange, index, size)
+	}
+	nodes, err := proof.Inclusion(index, size)
+	if err != nil {
+		return nil, err
+	}
+	return readNodes(read, nodes)
+}
+
+// ProveConsistency proves that the tree over the first from leaves is a prefix of
+// that over the first to (RFC 6962 §2.1.2). The proof from 0, and that from a
+// size to itself, is empty.
+func ProveConsistency(read NodeReader, from, to uint64) ([][]byte, error) {
+	if from > to {
+		return nil, fmt.Errorf("%w: from %d to %d", ErrProofRange, from, to)
+	}
+	nodes, err := proof.Consistency(from, to)
+	if err != nil {
+		return nil, err
+	}
+	return readNodes(read, nodes)
+}
+
+func readNodes(read NodeReader, nodes proof.Nodes) ([][]byte, error) {
+	hashes := make([][]byte, len(nodes.IDs))
+	for i, id := range nodes.IDs {
+		h, err := read(id.Level, id.Index)
+		if err != nil {
+			return nil, err
+		}
+		hashes[i] = h[:]
+	}
+	return nodes.Rehash(hashes, rfc6962.DefaultHasher.HashChildren)
+}

@@ -49,6 +49,7 @@ type Replica struct {
 	used    atomic.Int64     // Unix seconds of the last use, for Idle
 
 	archiving sync.Mutex // taken before turn
+	leaves    leaves     // for proofs; its lock is taken last
 
 	moved     sync.Mutex
 	signal    chan struct{} // closed and replaced at each commit
@@ -182,7 +183,7 @@ func (t *Turn) Append(rec *adp.Record, ch *room.Change, extra *store.Batch, done
 		return err
 	}
 	hash := rec.LeafData()
-	r.tree.Append(hash)
+	r.appendLeaf(b, hash)
 	r.tail = append(r.tail, rec.Hash)
 	env, err := adp.DecodeHash(rec.Envelope.Hash)
 	if err != nil {
