@@ -155,6 +155,9 @@ func (r *Replica) keepArchive(manifest, line1 []byte) error {
 	b.Expect(store.Archive(r.ID, partManifest), nil) // made once
 	b.Put(store.Archive(r.ID, partManifest), manifest)
 	b.Put(store.Archive(r.ID, partLine1), line1)
+	if err := r.indexContent(&b, manifest); err != nil {
+		return err
+	}
 	done := make(chan error, 1)
 	err := r.Take(func(t *Turn) error {
 		if err := r.eraseAfterArchive(t, &b); err != nil {

@@ -98,6 +98,8 @@ type Set struct {
 	nextID  uint64
 
 	packs sync.Map // digest → *types.Pack
+
+	contents contents
 }
 
 // Open reads the head rows of all replicas.
