@@ -146,6 +146,9 @@ func (w *Witness) announce(ctx context.Context, r *replica.Replica) error {
 	if !w.o.Sign || w.has(Subject(r.Key), func(a *about) bool { return a.by(TypeAnnounce, w.self) != nil }) {
 		return nil
 	}
+	if err := w.maySign(); err != nil { // before the work
+		return err
+	}
 	raw, ok, err := r.Manifest()
 	if err != nil {
 		return err
@@ -221,6 +224,9 @@ func (w *Witness) attest(ctx context.Context, r *replica.Replica, waited bool) e
 	}
 	if len(hashes) == 0 && len(keys) > 0 && !waited {
 		return errNotYet
+	}
+	if err := w.maySign(); err != nil { // before the work
+		return err
 	}
 	sum, err := w.ended(ctx, r)
 	if err != nil || sum == nil {

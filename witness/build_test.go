@@ -108,6 +108,14 @@ func (wo *world) agents(origin string) []adp.AgentID {
 	return slices.Clone(wo.bound[origin])
 }
 
+// logKeys are the log keys of an origin in its first generations.
+func logKeys(origin string) (keys []ed25519.PublicKey) {
+	for g := range 3 {
+		keys = append(keys, key(fmt.Sprint("log ", g+1, " ", origin)).Public().(ed25519.PublicKey))
+	}
+	return keys
+}
+
 type alarmCounter struct{ n *node }
 
 func (a alarmCounter) Enabled(context.Context, slog.Level) bool { return true }
@@ -123,14 +131,27 @@ func (a alarmCounter) WithGroup(string) slog.Handler      { return a }
 // node makes a daemon that follows some origins. It does not run yet.
 func (wo *world) node(t testing.TB, origin string, follows ...string) *node {
 	t.Helper()
+	return wo.nodeOn(t, memory(t), origin, follows...)
+}
+
+func memory(t testing.TB) *store.Store {
+	t.Helper()
 	st := must[*store.Store](t)(store.Open(store.Options{InMemory: true}))
 	t.Cleanup(func() { _ = st.Close() })
+	return st
+}
+
+// nodeOn is node over a store that there is already.
+func (wo *world) nodeOn(t testing.TB, st *store.Store, origin string, follows ...string) *node {
+	t.Helper()
 	n := &node{t: t, set: must[*replica.Set](t)(replica.Open(st)), sent: make(chan message, 4096)}
 	n.o = Options{Origin: origin, Key: key(origin), Store: st, Replicas: n.set, Sign: true, Witness: true,
 		Bound: func(o string, a adp.AgentID) bool {
 			return (o == origin || slices.Contains(follows, o)) && slices.Contains(wo.agents(o), a)
 		},
-		Agents: wo.agents, Origins: func() []string { return follows },
+		LogKey:  func(g int) ed25519.PrivateKey { return key(fmt.Sprint("log ", g, " ", origin)) },
+		LogKeys: func(o string) []ed25519.PublicKey { return logKeys(o) },
+		Agents:  wo.agents, Origins: func() []string { return follows },
 		Now: func() int64 { return t0 + 100_000 }, StatementWait: time.Hour,
 		Cursors: web.NewCursors(make([]byte, 16)), Log: slog.New(alarmCounter{n}),
 		Attested: func(o, id string, k int64, state string) { n.told.Store(o+" "+id, fmt.Sprint(k, " ", state)) }}

@@ -9,6 +9,11 @@
 // When anything disagrees it signs nothing and leaves an observation with both
 // sides. All signing goes through one function, sign.
 //
+// What it signs first becomes an entry of the daemon's log (package tilelog), in
+// the same commit that stores it, and gets out only once that is on the disk. When
+// anything says that this store is not the newest one that the keys were used
+// with, signing stops until the operator decides; see ErrRefused and NewLog.
+//
 // What others signed is believed as far as keys say: a statement only from a key
 // that is bound to the origin it speaks of; an attestation from a key that is
 // bound to an origin we follow or that the operator configured, and, about our
@@ -47,7 +52,7 @@ const (
 const (
 	MaxStatement    = 64 << 10  // a statement or an attestation
 	MaxEvidence     = 160 << 10 // a proof: two of them
-	MaxSyncRequest  = 1 << 10
+	MaxSyncRequest  = 24 << 10
 	MaxSyncResponse = 1 << 20
 )
 
@@ -84,6 +89,21 @@ type Options struct {
 	Key      ed25519.PrivateKey // our agent key
 	Store    *store.Store
 	Replicas *replica.Set
+
+	// LogKey derives the log key of a generation, from 1 on. Nil: what is signed
+	// enters no log.
+	LogKey func(generation int) ed25519.PrivateKey
+	// KeyFile is the seed file behind the keys. Beside it stands which store the key
+	// signs with; "" leaves that out, for tests.
+	KeyFile string
+	// Rotation makes the payload of the key.rotate envelope that announces the log
+	// key of a generation: {origin, agent, log, cosigner}. Nil: none is made.
+	Rotation func(generation int) (any, error)
+	// LogKeys lists the log keys that are or were bound to an origin that we follow.
+	LogKeys func(origin string) []ed25519.PublicKey
+	// PeersFirst is how long after a start, with a log that is not empty, signing
+	// waits for one peer to say what it has seen of that log.
+	PeersFirst time.Duration
 
 	// Sign is false on a loopback or private origin without
 	// --allow-private-addresses: nothing is signed then; what others sign is
@@ -124,9 +144,10 @@ type Witness struct {
 	log     *slog.Logger
 	metrics *metrics
 
-	write sync.Mutex // held over each commit: one writer
-	nonce int64      // the last one signed with; guarded by write
-	stamp []byte     // its stored form
+	put   func(*store.Batch) error // Store.Commit
+	write sync.Mutex               // held over each commit: one writer
+	nonce int64                    // the last one signed with; guarded by write
+	stamp []byte                   // its stored form
 
 	mu   sync.RWMutex // guards book
 	book *book
@@ -137,6 +158,8 @@ type Witness struct {
 	inbox     chan parsed
 	jobs      jobs
 	pulls     pulls
+	journal   journal
+	rooms     sync.Mutex // held while a room checkpoint is made; taken before write
 }
 
 // New reads what the store holds. Nothing is signed before Run.
@@ -173,6 +196,7 @@ func New(o Options) (*Witness, error) {
 		}
 		w.trusted[t.Agent] = t
 	}
+	w.put = o.Store.Commit
 	w.publisher.queue = make(chan message, publishQueue)
 	w.jobs.waiting = map[replica.Key]*job{}
 	w.jobs.wake = make(chan struct{}, 1)
@@ -183,6 +207,9 @@ func New(o Options) (*Witness, error) {
 	}
 	if err := w.load(); err != nil {
 		return nil, fmt.Errorf("witness: read what is kept: %w", err)
+	}
+	if err := w.openLog(); err != nil {
+		return nil, fmt.Errorf("witness: read the log: %w", err)
 	}
 	return w, nil
 }

@@ -24,11 +24,13 @@ type parsed struct {
 	env   *adp.Envelope
 	item  *item
 	proof *Proof
+	ours  bool // just signed here
 }
 
 // sign is the one way to a signature of this daemon about archives. It signs what
 // it can read back, never a second story, with a nonce that is greater than every
-// one before, and lets the signature out only once it is on the disk.
+// one before, enters it into the log, and lets the signature out only once both
+// are on the disk.
 func (w *Witness) sign(typ string, payload any) (*adp.Envelope, error) {
 	e, after, err := w.signLocked(typ, payload)
 	if err != nil {
@@ -43,11 +45,11 @@ func (w *Witness) sign(typ string, payload any) (*adp.Envelope, error) {
 }
 
 func (w *Witness) signLocked(typ string, payload any) (*adp.Envelope, []func(), error) {
-	if !w.o.Sign {
-		return nil, nil, errors.New("witness: this daemon signs nothing: its origin is private")
-	}
 	w.write.Lock()
 	defer w.write.Unlock()
+	if err := w.maySign(); err != nil {
+		return nil, nil, err
+	}
 	now := w.o.Now()
 	nonce := max(now, w.nonce+1)
 	e, err := adp.Sign(w.o.Key, adp.Draft{Protocol: adp.WitnessProtocol, Type: typ, CreatedAt: now, Nonce: nonce, Payload: payload})
@@ -74,7 +76,12 @@ func (w *Witness) signLocked(typ string, payload any) (*adp.Envelope, []func(), 
 	stamp := strconv.AppendInt(nil, nonce, 10)
 	b.Expect(store.Meta(nonceName), w.stamp)
 	b.Put(store.Meta(nonceName), stamp)
-	after, err := w.commit(&b, []parsed{{env: e, item: it}})
+	settled, err := w.enter(&b, e)
+	if err != nil {
+		return nil, nil, err
+	}
+	after, err := w.commit(&b, []parsed{{env: e, item: it, ours: true}})
+	settled(err)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -102,7 +109,13 @@ func (w *Witness) commit(b *store.Batch, batch []parsed) (after []func(), err er
 		if p.proof != nil {
 			after = append(after, w.putProof(b, p.proof)...)
 		} else {
+			next := w.book.next
 			after = append(after, w.putItem(b, p.env, p.item, batch)...)
+			if p.env.Actor == w.self && !p.ours && w.book.next != next {
+				if fn := w.foreign(b, p.env); fn != nil {
+					after = append(after, fn)
+				}
+			}
 			if p.env.Actor == w.self { // signed before a backup was restored: never sign below it
 				w.nonce = max(w.nonce, p.env.Nonce)
 			}
@@ -112,7 +125,7 @@ func (w *Witness) commit(b *store.Batch, batch []parsed) (after []func(), err er
 	if b.Size() == 0 {
 		return nil, nil
 	}
-	if err := w.o.Store.Commit(b); err != nil {
+	if err := w.put(b); err != nil {
 		// the book is ahead of the store now: read it again
 		if again := w.load(); again != nil {
 			w.log.Error("witness cannot read its store again after a failed commit", "err", again)
@@ -241,7 +254,7 @@ func (w *Witness) Evidence(o Observation) error {
 	var b store.Batch
 	b.Put(store.Evidence(id), raw)
 	b.Put(store.EvidenceByRoom(o.Origin, o.RoomID, id), strconv.AppendUint(nil, n, 10))
-	if err := w.o.Store.Commit(&b); err != nil {
+	if err := w.put(&b); err != nil {
 		return fmt.Errorf("witness: keep an observation: %w", err)
 	}
 	w.mu.Lock()

@@ -109,7 +109,7 @@ func (w *Witness) listed(l list, from, to []byte, roomID string, limit int) (ite
 				bad = err
 				return false
 			}
-			if roomID != "" && room != roomID { // a filter without origin
+			if roomID != "" && room != roomID || w.withheld(hash) { // a filter without origin
 				return true
 			}
 			if len(items) == limit || size > maxListBytes {

@@ -21,6 +21,11 @@ import (
 //
 //	request   {"after":"<cursor>","limit":n}    after "" at the start; limit 1 … 100
 //	response  {"items":[…],"next":"<cursor>"}   next "" at the end
+//
+// A peer that keeps a log adds its newest checkpoint, as "checkpoint":"<note>" ("" to
+// say only that it wants some). The response then has "checkpoints":["<note>",…]: the
+// newest of the log of the one that answers, and the greatest that it has seen of
+// the log of the one that asks.
 const (
 	syncPage      = 100
 	syncPageBytes = MaxSyncResponse - MaxEvidence - 4096
@@ -58,16 +63,23 @@ func parsePosition(s string) (p position, ok bool) {
 type syncAnswer struct {
 	Items []json.RawMessage `json:"items"`
 	Next  string            `json:"next"`
+
+	Checkpoints []string `json:"checkpoints,omitempty"`
 }
 
 // ServeSync answers one request of a peer. All that it gives away is public.
 func (w *Witness) ServeSync(ctx context.Context, from string, request []byte) ([]byte, error) {
-	bad := errors.New(`the request must be {"after":"<cursor>","limit":<1 … 100>}`)
+	bad := errors.New(`the request must be {"after":"<cursor>","limit":<1 … 100>}, with or without "checkpoint":"<note>"`)
 	if len(request) > MaxSyncRequest {
 		return nil, bad
 	}
 	v, err := adp.Scan(request)
-	if err != nil || v.Kind() != adp.Object || v.Len() != 2 {
+	if err != nil || v.Kind() != adp.Object {
+		return nil, bad
+	}
+	note := v.Get("checkpoint")
+	theirs, isNote := note.Str()
+	if note.Exists() != isNote || note.Exists() && v.Len() != 3 || !note.Exists() && v.Len() != 2 {
 		return nil, bad
 	}
 	after, isText := v.Get("after").Str()
@@ -83,6 +95,10 @@ func (w *Witness) ServeSync(ctx context.Context, from string, request []byte) ([
 	if err != nil {
 		w.log.Error("witness cannot read what it keeps", "err", err)
 		return nil, errors.New("the store cannot be read now; try again later")
+	}
+	if note.Exists() {
+		w.shown([]byte(theirs))
+		answer.Checkpoints = w.toShow([]byte(theirs))
 	}
 	return json.Marshal(answer)
 }
@@ -140,6 +156,9 @@ func (w *Witness) page(ctx context.Context, at position, limit int) (syncAnswer,
 // text reads an envelope, or a proof as it is gossiped.
 func (w *Witness) text(typ, id string) ([]byte, error) {
 	if typ != "" {
+		if w.withheld(id) {
+			return nil, nil
+		}
 		raw, _, err := w.o.Store.Get(storeKey(typ, id))
 		return raw, err
 	}
@@ -177,7 +196,11 @@ func (w *Witness) Pull(ctx context.Context, peer string, request func(ctx contex
 	delete(w.pulls.resume, peer)
 	w.pulls.mu.Unlock()
 	for range pullPages {
-		v, err := adp.EncodeValue(map[string]any{"after": after, "limit": syncPage})
+		ask := map[string]any{"after": after, "limit": syncPage}
+		if w.journal.log != nil {
+			ask["checkpoint"] = string(w.ownCheckpoint())
+		}
+		v, err := adp.EncodeValue(ask)
 		if err != nil {
 			return err
 		}
@@ -189,6 +212,7 @@ func (w *Witness) Pull(ctx context.Context, peer string, request func(ctx contex
 		if err != nil {
 			return err
 		}
+		w.askedPeer()
 		if next == "" {
 			return nil
 		}
@@ -217,8 +241,15 @@ func (w *Witness) take(raw []byte) (next string, err error) {
 	}
 	items, cursor := v.Get("items"), v.Get("next")
 	next, isText := cursor.Str()
-	if v.Len() != 2 || items.Kind() != adp.Array || items.Len() > syncPage || !isText || len(next) > cursorLen {
+	notes, members := v.Get("checkpoints"), 2
+	if notes.Exists() {
+		members++
+	}
+	if v.Len() != members || notes.Exists() && (notes.Kind() != adp.Array || notes.Len() > maxShown) || items.Kind() != adp.Array || items.Len() > syncPage || !isText || len(next) > cursorLen {
 		return "", fmt.Errorf("%w: a page is {\"items\":[…],\"next\":\"…\"} with at most %d items", ErrPeer, syncPage)
+	}
+	for n := range notes.Elements() { // before anything that it may lead us to sign
+		w.shown([]byte(n.Text()))
 	}
 	var batch []parsed
 	var bad error

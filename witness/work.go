@@ -161,6 +161,8 @@ func (w *Witness) do(ctx context.Context, j *job) {
 		return
 	case errors.Is(err, errNotYet):
 		j.due = j.since.Add(w.o.StatementWait)
+	case errors.Is(err, errAsking):
+		j.due = now.Add(retryMin)
 	case errors.Is(err, errUnsound):
 		w.log.Error("ALARM: nothing is signed about a room whose stored records do not hold", "origin", r.Origin, "room", r.RoomID, "err", err)
 		return
