@@ -7,7 +7,6 @@ import (
 	"crypto/rand"
 	"crypto/sha3"
 	"fmt"
-	"io"
 	"log/slog"
 	"maps"
 	"net/http"
@@ -454,17 +453,6 @@ func noHash() string {
 	_, _ = rand.Read(b)
 	return adp.Encode(b)
 }
-
-// serve runs the host behind a real listener, for streams.
-func (w *world) serve() *httptest.Server {
-	srv := httptest.NewUnstartedServer(nil)
-	srv.Config = web.NewServer(w.handler, quiet)
-	srv.Start()
-	w.t.Cleanup(func() { srv.CloseClientConnections(); srv.Close() })
-	return srv
-}
-
-func drain(r io.Reader) { _, _ = io.Copy(io.Discard, r) }
 
 // sign ends a token.
 func sign(a *agent, input string) string {
