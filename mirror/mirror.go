@@ -170,6 +170,7 @@ type Mirror struct {
 	// roomRetry is how long a room that is stuck waits when nothing changes at
 	// its host; packWait bounds the fetching of packs for one page.
 	roomRetry, packWait time.Duration
+	pageBytes           int64 // of a page of events
 
 	mu      sync.Mutex
 	hosts   map[string]*host
@@ -184,7 +185,7 @@ var ErrUnknownHost = errors.New("this host is not followed")
 func New(o Options) (*Mirror, error) {
 	o.fill()
 	m := &Mirror{o: o, log: o.Log, metrics: newMetrics(o.Registerer), cores: make(chan struct{}, runtime.GOMAXPROCS(0)),
-		roomRetry: 10 * time.Minute, packWait: 10 * time.Second, hosts: map[string]*host{}}
+		roomRetry: 10 * time.Minute, packWait: 10 * time.Second, pageBytes: maxPage, hosts: map[string]*host{}}
 	m.relay.conflicts, m.publisher.wake = make(chan [2]signedHead, maxConflicts), make(chan struct{}, 1)
 	key, err := m.cursorKey()
 	if err != nil {

@@ -144,7 +144,7 @@ func until(t *testing.T, what string, ok func() bool) {
 	t.Helper()
 	tick := time.NewTicker(2 * time.Millisecond)
 	defer tick.Stop()
-	limit := time.After(20 * time.Second)
+	limit := time.After(45 * time.Second)
 	for !ok() {
 		select {
 		case <-tick.C:

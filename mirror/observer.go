@@ -327,7 +327,7 @@ func (h *host) stream(ctx context.Context, v *roomView) error {
 // live1 hands one record of a stream to the way that all records take. One that
 // cannot be read ends the stream: what the host serves as history decides.
 func (h *host) live1(v *roomView, data []byte) error {
-	c := checkOne(element{raw: data})
+	c := checkServed(element{raw: data})
 	if c.err != nil {
 		h.m.metrics.records.WithLabelValues("refused").Inc()
 		return fmt.Errorf("the stream holds something that is no authentic record: %w", c.err)

@@ -138,7 +138,7 @@ func (h *host) page(ctx context.Context, v *roomView, after int64) ([]element, e
 }
 
 func (h *host) events(ctx context.Context, id string, after int64, limit int) ([]element, error) {
-	resp, err := h.get(ctx, fmt.Sprintf("%s/rooms/%s/events?after_seq=%d&limit=%d", h.api(), id, after, limit), maxPage, apiType)
+	resp, err := h.get(ctx, fmt.Sprintf("%s/rooms/%s/events?after_seq=%d&limit=%d", h.api(), id, after, limit), h.m.pageBytes, apiType)
 	if err != nil {
 		return nil, err
 	}
