@@ -271,15 +271,11 @@ func (h *host) pull(ctx context.Context, v *roomView, r *replica.Replica, n *new
 
 // inSlot runs fn in one of the host's slots.
 func (h *host) inSlot(ctx context.Context, fn func() error) error {
-	h.waiting.Add(1)
-	select {
-	case h.slots <- struct{}{}:
-		h.waiting.Add(-1)
-	case <-ctx.Done():
-		h.waiting.Add(-1)
-		return ctx.Err()
+	release, err := h.slot(ctx)
+	if err != nil {
+		return err
 	}
-	defer func() { <-h.slots }()
+	defer release()
 	return fn()
 }
 

@@ -333,15 +333,12 @@ func (v *roomView) needs(l listedRoom, now, began int64) (need, fresh, same bool
 
 // job runs fn on a room in one of the host's slots, and keeps what came of it.
 func (h *host) job(ctx context.Context, v *roomView, fn func(context.Context) (listedRoom, error)) {
-	h.waiting.Add(1)
-	defer h.waiting.Add(-1)
-	select {
-	case h.slots <- struct{}{}:
-	case <-ctx.Done():
+	release, err := h.slot(ctx)
+	if err != nil {
 		return
 	}
 	h.jobs.Go(func() {
-		defer func() { <-h.slots }()
+		defer release()
 		l, err := fn(ctx)
 		if ctx.Err() != nil {
 			err = nil

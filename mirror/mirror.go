@@ -24,6 +24,7 @@ import (
 	"runtime"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -158,6 +159,8 @@ type Mirror struct {
 	metrics *metrics
 	cursors *web.Cursors
 	cores   chan struct{} // bounds signature checks to the cores of the machine
+	work    chan struct{} // rooms in work, see work.go
+	waiting atomic.Int64  // hosts that wait for a place in work
 	packs   packMisses
 	cards   cards
 
@@ -184,7 +187,7 @@ var ErrUnknownHost = errors.New("this host is not followed")
 // New reads the hosts that the store holds. They are followed once Run runs.
 func New(o Options) (*Mirror, error) {
 	o.fill()
-	m := &Mirror{o: o, log: o.Log, metrics: newMetrics(o.Registerer), cores: make(chan struct{}, runtime.GOMAXPROCS(0)),
+	m := &Mirror{o: o, log: o.Log, metrics: newMetrics(o.Registerer), cores: make(chan struct{}, runtime.GOMAXPROCS(0)), work: make(chan struct{}, maxWork),
 		roomRetry: 10 * time.Minute, packWait: 10 * time.Second, pageBytes: maxPage, hosts: map[string]*host{}}
 	m.relay.conflicts, m.publisher.wake = make(chan [2]signedHead, maxConflicts), make(chan struct{}, 1)
 	key, err := m.cursorKey()

@@ -16,10 +16,9 @@ import (
 )
 
 const (
-	pageRecords  = 1000
-	maxPage      = 32 << 20
-	pagesPerTurn = 20 // of one room before others get their turn
-	maxGeneses   = 8  // replicas of one room ID
+	pageRecords = 1000
+	maxPage     = 32 << 20
+	maxGeneses  = 8 // replicas of one room ID
 )
 
 func (h *host) replicaOf(v *roomView) *replica.Replica {
@@ -50,7 +49,7 @@ func (h *host) sync(ctx context.Context, v *roomView, l listedRoom) error {
 	defer cancel()
 	caughtUp := false
 	next := h.ahead(ctx, v, after)
-	for pages := 0; pages < pagesPerTurn || h.waiting.Load() == 0; pages++ {
+	for pages, began := 0, time.Now(); h.goesOn(pages, began); pages++ {
 		page := <-next
 		if page.err != nil {
 			return page.err
@@ -121,11 +120,15 @@ func (h *host) ahead(ctx context.Context, v *roomView, after int64) <-chan readP
 // page reads the records behind a seq. A page that is too large is asked for
 // again with fewer records.
 func (h *host) page(ctx context.Context, v *roomView, after int64) ([]element, error) {
+	most, maxBytes := h.m.share()
 	h.mu.Lock()
-	limit := v.limit
+	limit := min(v.limit, most)
 	h.mu.Unlock()
 	for {
-		body, err := h.events(ctx, v.id, after, limit)
+		if limit == 1 { // it cannot be less
+			maxBytes = h.m.pageBytes
+		}
+		body, err := h.eventsUpTo(ctx, v.id, after, limit, maxBytes)
 		if fetch.KindOf(err) == fetch.TooLarge && limit > 1 {
 			limit = max(1, limit/10)
 			continue
@@ -138,7 +141,11 @@ func (h *host) page(ctx context.Context, v *roomView, after int64) ([]element, e
 }
 
 func (h *host) events(ctx context.Context, id string, after int64, limit int) ([]element, error) {
-	resp, err := h.get(ctx, fmt.Sprintf("%s/rooms/%s/events?after_seq=%d&limit=%d", h.api(), id, after, limit), h.m.pageBytes, apiType)
+	return h.eventsUpTo(ctx, id, after, limit, h.m.pageBytes)
+}
+
+func (h *host) eventsUpTo(ctx context.Context, id string, after int64, limit int, maxBytes int64) ([]element, error) {
+	resp, err := h.get(ctx, fmt.Sprintf("%s/rooms/%s/events?after_seq=%d&limit=%d", h.api(), id, after, limit), maxBytes, apiType)
 	if err != nil {
 		return nil, err
 	}
