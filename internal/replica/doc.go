@@ -95,7 +95,10 @@ type Set struct {
 	byKey   map[Key]*Replica
 	byID    map[uint64]*Replica
 	serving map[[2]string]*Replica // (origin, room) → the replica that is served
+	origins map[string][]*Replica  // in no order
 	nextID  uint64
+
+	residents residents
 
 	packs sync.Map // digest → *types.Pack
 
@@ -104,7 +107,8 @@ type Set struct {
 
 // Open reads the head rows of all replicas.
 func Open(st *store.Store) (*Set, error) {
-	s := &Set{st: st, byKey: map[Key]*Replica{}, byID: map[uint64]*Replica{}, serving: map[[2]string]*Replica{}, nextID: 1}
+	s := &Set{st: st, byKey: map[Key]*Replica{}, byID: map[uint64]*Replica{}, serving: map[[2]string]*Replica{}, origins: map[string][]*Replica{}, nextID: 1,
+		residents: residents{most: maxResident, mostBytes: maxResidentBytes}}
 	err := st.View(func(r store.Reader) error {
 		from, to := store.ReplicaRowRange()
 		var bad error
@@ -118,7 +122,7 @@ func Open(st *store.Store) (*Set, error) {
 				bad = fmt.Errorf("replica %d: %w", id, bad)
 				return false
 			}
-			s.add(newReplica(s, id, row, slices.Clone(value)))
+			s.add(newReplica(s, id, row)) // loading it reads the row again
 			return true
 		})
 		return errors.Join(err, bad)
@@ -134,6 +138,7 @@ func Open(st *store.Store) (*Set, error) {
 
 func (s *Set) add(r *Replica) {
 	s.byKey[r.Key], s.byID[r.ID] = r, r
+	s.origins[r.Origin] = append(s.origins[r.Origin], r)
 	if r.ID >= s.nextID {
 		s.nextID = r.ID + 1
 	}
@@ -186,13 +191,7 @@ func (s *Set) All() []*Replica {
 func (s *Set) Of(origin string) []*Replica {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	var of []*Replica
-	for k, r := range s.byKey {
-		if k.Origin == origin {
-			of = append(of, r)
-		}
-	}
-	return of
+	return slices.Clone(s.origins[origin])
 }
 
 // ErrExists: the set has a replica of that name already.

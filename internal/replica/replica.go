@@ -46,7 +46,9 @@ type Replica struct {
 	pending atomic.Int64     // commits in flight
 	failed  atomic.Bool      // a commit failed: reload before the next turn
 	losses  atomic.Int64     // commits that failed, ever
-	used    atomic.Int64     // Unix seconds of the last use, for Idle
+	used    atomic.Int64     // Unix seconds of the last use, for Unload
+	touched atomic.Bool      // used since resident looked at it last
+	counted bool             // among the residents, whose lock guards it
 
 	archiving sync.Mutex // taken before turn
 	leaves    leaves     // for proofs; its lock is taken last
@@ -62,9 +64,9 @@ type Replica struct {
 	SyncedAt atomic.Int64
 }
 
-func newReplica(s *Set, id uint64, row Row, rowJSON []byte) *Replica {
-	return &Replica{ID: id, Key: Key{row.Origin, row.RoomID, row.Genesis}, set: s, row: row, rowJSON: rowJSON, committed: row,
-		flying: map[string]int64{}, signal: make(chan struct{})}
+func newReplica(s *Set, id uint64, row Row) *Replica {
+	return &Replica{ID: id, Key: Key{row.Origin, row.RoomID, row.Genesis}, set: s, row: row, committed: row,
+		signal: make(chan struct{})}
 }
 
 // Row is the committed head row.
@@ -193,6 +195,9 @@ func (t *Turn) Append(rec *adp.Record, ch *room.Change, extra *store.Batch, done
 	b.Put(store.Record(r.ID, rec.Seq), rec.JSON())
 	if _, dup := r.seqOf(rec.Envelope.Hash); !dup { // the first place counts
 		b.Put(store.EnvelopeSeq(r.ID, env), []byte(fmt.Sprint(rec.Seq)))
+		if r.flying == nil {
+			r.flying = map[string]int64{}
+		}
 		r.flying[rec.Envelope.Hash] = rec.Seq
 	}
 	if len(r.tail) == tileSize {
@@ -272,7 +277,9 @@ func (r *Replica) landed(rec *adp.Record, row Row, ends bool, err error) {
 	if err == nil {
 		r.committed = row
 		if rec != nil {
+			before := r.ring.bytes
 			r.ring.add(rec.Seq, rec.JSON())
+			r.set.residents.grow(r.ring.bytes - before)
 		}
 		if ends {
 			r.epoch++
@@ -299,7 +306,7 @@ func (s *Set) CreateWith(origin string, rec *adp.Record, ch *room.Change, row Ro
 		return nil, ErrExists
 	}
 	row.Origin, row.RoomID, row.Genesis, row.Creator = origin, rec.RoomID, rec.Hash, rec.Envelope.Actor
-	r := newReplica(s, s.nextID, row, nil)
+	r := newReplica(s, s.nextID, row)
 	r.committed = Row{Origin: origin, RoomID: rec.RoomID, Genesis: rec.Hash}
 	r.state = room.New(rec.RoomID)
 	r.turn.Lock() // before anybody can find it
@@ -327,6 +334,7 @@ func (s *Set) CreateWith(origin string, rec *adp.Record, ch *room.Change, row Ro
 		s.drop(r)
 		return nil, err
 	}
+	s.resident(r)
 	return r, nil
 }
 
@@ -336,6 +344,7 @@ func (s *Set) drop(r *Replica) {
 	defer s.mu.Unlock()
 	delete(s.byKey, r.Key)
 	delete(s.byID, r.ID)
+	s.origins[r.Origin] = slices.DeleteFunc(s.origins[r.Origin], func(o *Replica) bool { return o == r })
 	name := [2]string{r.Origin, r.RoomID}
 	if s.serving[name] != r {
 		return
@@ -351,6 +360,7 @@ func (s *Set) drop(r *Replica) {
 // load makes the state present and current. r.turn is held.
 func (r *Replica) load() error {
 	r.used.Store(time.Now().Unix())
+	r.touched.Store(true)
 	r.unread = nil
 	for r.failed.Load() && r.pending.Load() > 0 { // what was built on the failure fails too, soon
 		r.turn.Unlock()
@@ -367,7 +377,11 @@ func (r *Replica) load() error {
 	if r.state != nil {
 		return nil
 	}
-	return r.reload()
+	if err := r.reload(); err != nil {
+		return err
+	}
+	r.set.resident(r)
+	return nil
 }
 
 // sound refuses to build on what is lost, or on an answer that the store could
@@ -426,7 +440,7 @@ func (r *Replica) reload() error {
 		return fmt.Errorf("replica %d: %w", r.ID, err)
 	}
 	r.row, r.rowJSON, r.tree, r.state = row, raw, tree, st
-	r.tail, r.fresh, r.cached, r.flying, r.later = nil, nil, tile{}, map[string]int64{}, 0
+	r.tail, r.fresh, r.cached, r.flying, r.later = nil, nil, tile{}, nil, 0
 	tileStart := row.Seq / tileSize * tileSize
 	from := min(tileStart, st.Last.Seq)
 	err = r.scan(from, row.Seq, func(seq int64, raw []byte) error {
@@ -478,9 +492,6 @@ func (r *Replica) Unload(before int64) bool {
 	if r.pending.Load() > 0 || r.state == nil {
 		return false
 	}
-	r.state, r.tail, r.fresh, r.cached = nil, nil, nil, tile{}
-	r.moved.Lock()
-	r.ring = ring{}
-	r.moved.Unlock()
+	r.shed()
 	return true
 }

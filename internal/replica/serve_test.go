@@ -131,7 +131,7 @@ func TestLongPollAnswersAtOnce(t *testing.T) {
 }
 
 // bare is a replica without a store, for what only waits.
-func bare() *Replica { return newReplica(&Set{}, 1, Row{Origin: testOrigin, RoomID: testRoom}, nil) }
+func bare() *Replica { return newReplica(&Set{}, 1, Row{Origin: testOrigin, RoomID: testRoom}) }
 
 func TestLongPollGivesUp(t *testing.T) {
 	for query, want := range map[string]time.Duration{"?wait=3": 3 * time.Second, "?wait=25": 25 * time.Second, "?wait=9000000": 25 * time.Second} {

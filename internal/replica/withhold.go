@@ -203,7 +203,7 @@ func (r *Replica) change(fn func(*Turn, *store.Batch) error) error {
 		}
 		// what lands from here on is behind everything that is changed
 		r.moved.Lock()
-		r.ring = ring{}
+		r.emptyRing()
 		r.moved.Unlock()
 		return t.Save(&b, func(err error) { done <- err })
 	})
