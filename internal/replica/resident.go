@@ -41,7 +41,7 @@ func (s *Set) resident(r *Replica) {
 		l.queue[0] = nil
 		l.queue = l.queue[1:]
 		l.mu.Unlock()
-		busy := old == r || old.touched.Swap(false) || !old.letGo()
+		busy := old == r || old.touched.Swap(false) || !old.evict()
 		l.mu.Lock()
 		if busy {
 			l.queue = append(l.queue, old)
@@ -52,8 +52,8 @@ func (s *Set) resident(r *Replica) {
 	l.mu.Unlock()
 }
 
-// letGo drops what a replica can read again; false while it is in use.
-func (r *Replica) letGo() bool {
+// evict drops what a replica can read again; false while it is in use.
+func (r *Replica) evict() bool {
 	if !r.turn.TryLock() {
 		return false
 	}
