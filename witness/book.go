@@ -236,14 +236,32 @@ func (w *Witness) load() error {
 	}
 	sort.Slice(b.order, func(i, j int) bool { return b.order[i].n < b.order[j].n })
 	sort.Slice(b.proofs, func(i, j int) bool { return b.proofs[i].n < b.proofs[j].n })
-	for _, it := range b.order {
-		it.stranger = it.typ == TypeAttest && !w.attester(it.agent)
-	}
 	w.nonce, w.stamp = nonce, stamp
 	w.mu.Lock()
 	w.book = b
+	if w.met {
+		w.markStrangers()
+	}
 	w.mu.Unlock()
 	return nil
+}
+
+// meet finds out, once, which of what was kept is by strangers. New does not: who
+// knows the bindings may not be there yet.
+func (w *Witness) meet() {
+	w.meeting.Do(func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.met = true
+		w.markStrangers()
+	})
+}
+
+// markStrangers needs mu.
+func (w *Witness) markStrangers() {
+	for _, it := range w.book.order {
+		it.stranger = it.typ == TypeAttest && !w.attester(it.agent)
+	}
 }
 
 func eachByRoom(r store.Reader, span func(string, string) ([]byte, []byte), key func(string) []byte, fn func(n uint64, hash string, raw []byte) error) error {

@@ -81,9 +81,9 @@ type Trust struct {
 	Name  string
 }
 
-// Options make a Witness. Bound, Agents and Origins are called from many goroutines,
-// also under the locks of the Witness, for each message: they must be quick and must
-// not call it back.
+// Options make a Witness. Bound, Agents, Origins and LogKeys are called from many
+// goroutines, also under the locks of the Witness, for each message: they must be
+// quick and must not call it back. None of them is called before New has returned.
 type Options struct {
 	Origin   string             // our own
 	Key      ed25519.PrivateKey // our agent key
@@ -149,8 +149,10 @@ type Witness struct {
 	nonce int64                    // the last one signed with; guarded by write
 	stamp []byte                   // its stored form
 
-	mu   sync.RWMutex // guards book
-	book *book
+	mu      sync.RWMutex // guards book, met
+	book    *book
+	met     bool // see meet
+	meeting sync.Once
 
 	telling   sync.Mutex // held over each call of Attested
 	rates     rates

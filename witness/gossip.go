@@ -86,6 +86,7 @@ func (w *Witness) Validate(from string, data []byte) Verdict {
 
 // judge is Validate without the rate.
 func (w *Witness) judge(data []byte) (Verdict, parsed) {
+	w.meet()
 	if len(data) > MaxEvidence {
 		return Reject, parsed{}
 	}

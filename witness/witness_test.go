@@ -2,7 +2,9 @@ package witness
 
 import (
 	"bytes"
+	"crypto/ed25519"
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -392,5 +394,38 @@ func TestStoreFailure(t *testing.T) {
 	}
 	if _, err := b.w.sign(TypeAttest, attestation(statement(hostA, recs), "")); err == nil || len(b.w.publisher.queue) != 0 {
 		t.Error("a signature got out that is not on the disk")
+	}
+}
+
+// What knows the bindings is made after the witness, so New must not ask it; what
+// was kept of strangers is told apart later all the same.
+func TestNewAsksNobody(t *testing.T) {
+	wo := newWorld()
+	wo.bind(hostA, key(hostA))
+	a := wo.node(t, hostA)
+	a.w.Ended(a.install(hostA, chain(t, roomX, "one")))
+	a.drain()
+	e := envelope(t, a.get("statements")[0])
+	st := *must[*Statement](t)(ParseStatement(e))
+	for i := range MaxStrangers {
+		if v := a.hear(seal(t, key(fmt.Sprint("stranger ", i)), TypeAttest, attestation(st, e.Hash)).JSON()); v != Accept {
+			t.Fatal(i, v)
+		}
+	}
+	made := false
+	ask := func() {
+		if !made {
+			t.Error("asked before New has returned")
+		}
+	}
+	bound, agents, origins := a.o.Bound, a.o.Agents, a.o.Origins
+	a.o.Bound = func(o string, id adp.AgentID) bool { ask(); return bound(o, id) }
+	a.o.Agents = func(o string) []adp.AgentID { ask(); return agents(o) }
+	a.o.Origins = func() []string { ask(); return origins() }
+	a.o.LogKeys = func(o string) []ed25519.PublicKey { ask(); return nil }
+	a.again()
+	made = true
+	if v := a.hear(seal(t, key("one more"), TypeAttest, attestation(st, e.Hash)).JSON()); v != Ignore {
+		t.Errorf("stranger %d after a restart: %v", MaxStrangers+1, v)
 	}
 }

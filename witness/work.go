@@ -105,6 +105,7 @@ func (w *Witness) Run(ctx context.Context) error {
 }
 
 func (w *Witness) resume() {
+	w.meet()
 	for _, r := range w.o.Replicas.All() {
 		if row := r.Row(); row.Archived && (r.Origin == w.o.Origin || row.State == replica.Complete) {
 			w.enqueue(r.Key)
