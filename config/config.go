@@ -101,8 +101,9 @@ type Mirror struct {
 
 // MirrorHost is one host to follow.
 type MirrorHost struct {
-	URL     string `toml:"url"` // its origin
-	Observe bool   `toml:"observe"`
+	URL     string   `toml:"url"` // its origin
+	Observe bool     `toml:"observe"`
+	Via     []string `toml:"via"` // mirrors that serve /m/…, to ask while the host cannot be asked
 }
 
 // Witness is the role that attests archives.

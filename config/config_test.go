@@ -68,7 +68,7 @@ func TestDefaultTextIsACopy(t *testing.T) {
 // What the comments of the default file show as examples is right.
 func TestDefaultTextExamples(t *testing.T) {
 	text := string(DefaultText())
-	for _, s := range []string{"[[mirror.host]]", "url = ", "observe = ", "[[witness.trust]]", "agent = ", "group = ", "name = "} {
+	for _, s := range []string{"[[mirror.host]]", "url = ", "observe = ", "via = ", "[[witness.trust]]", "agent = ", "group = ", "name = "} {
 		text = strings.ReplaceAll(text, "\n# "+s, "\n"+s)
 	}
 	c, err := parse("x", []byte(text), Default())
@@ -97,6 +97,7 @@ url = "https://a.example"
 observe = true
 [[mirror.host]]
 url = "https://b.example"
+via = ["https://c.example", "http://d.example/x"]
 [witness]
 trust = [{agent = "` + agent + `", group = "g"}]
 `
@@ -116,7 +117,7 @@ trust = [{agent = "` + agent + `", group = "g"}]
 	want.Host.JoinRequestTTL = Duration(90 * time.Minute)
 	want.Limits.PayloadBytes = 32 * KiB
 	want.Limits.RequestsPerSecond = 0.5
-	want.Mirror.Hosts = []MirrorHost{{"https://a.example", true}, {"https://b.example", false}}
+	want.Mirror.Hosts = []MirrorHost{{"https://a.example", true, nil}, {"https://b.example", false, []string{"https://c.example", "http://d.example/x"}}}
 	want.Witness.Trust = []Trust{{agent, "g", ""}}
 	if d := cmp.Diff(want, got, opts); d != "" {
 		t.Fatal(d)
@@ -336,6 +337,18 @@ func TestValidate(t *testing.T) {
 		{"mirror.host 1: url", func(c *Config) { c.Mirror.Hosts = []MirrorHost{{}} }},
 		{"mirror.host 2: url", func(c *Config) {
 			c.Mirror.Hosts = []MirrorHost{{URL: "https://a.example"}, {URL: "https://A.example/"}}
+		}},
+		{"mirror.host 1: via", func(c *Config) {
+			c.Mirror.Hosts = []MirrorHost{{URL: "https://a.example", Via: []string{"c.example"}}}
+		}},
+		{"mirror.host 1: via", func(c *Config) {
+			c.Mirror.Hosts = []MirrorHost{{URL: "https://a.example", Via: []string{"https://c.example?x"}}}
+		}},
+		{"mirror.host 1: via", func(c *Config) {
+			c.Mirror.Hosts = []MirrorHost{{URL: "https://a.example", Via: []string{"https://u@c.example"}}}
+		}},
+		{"mirror.host 1: via", func(c *Config) {
+			c.Mirror.Hosts = []MirrorHost{{URL: "https://a.example", Via: []string{"https://A.example/"}}}
 		}},
 		{"witness.trust 1: agent", func(c *Config) { c.Witness.Trust = []Trust{{Group: "g"}} }},
 		{"witness.trust 1: group", func(c *Config) { c.Witness.Trust = []Trust{{Agent: agent}} }},

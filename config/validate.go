@@ -137,6 +137,13 @@ func (c *Mirror) validate(p *problems) {
 			p.add(key, "%s stands there twice", h.URL)
 		}
 		seen[url] = true
+		for _, via := range h.Via {
+			if why := viaProblem(via); why != "" {
+				p.add(fmt.Sprintf("mirror.host %d: via", i+1), "%s", why)
+			} else if strings.ToLower(strings.TrimSuffix(via, "/")) == url {
+				p.add(fmt.Sprintf("mirror.host %d: via", i+1), "%s is the host itself", via)
+			}
+		}
 	}
 }
 
@@ -162,6 +169,15 @@ func originProblem(s string) string {
 	if err != nil || (u.Scheme != "https" && u.Scheme != "http") || u.Hostname() == "" || u.User != nil || (u.Path != "" && u.Path != "/") ||
 		strings.ContainsAny(s, "?#") {
 		return fmt.Sprintf("%q is not an origin; write scheme://host[:port], such as \"https://rooms.example\"", s)
+	}
+	return ""
+}
+
+// viaProblem is originProblem for a mirror, which may stand below a path.
+func viaProblem(s string) string {
+	u, err := url.Parse(s)
+	if err != nil || (u.Scheme != "https" && u.Scheme != "http") || u.Hostname() == "" || u.User != nil || strings.ContainsAny(s, "?#") {
+		return fmt.Sprintf("%q is not the URL of a mirror; write the part before /m/, such as \"https://mirror.example\"", s)
 	}
 	return ""
 }

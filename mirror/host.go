@@ -216,6 +216,12 @@ func (h *host) run(ctx context.Context) {
 		}
 		h.mu.Unlock()
 		h.jobs.Wait()
+		h.mu.Lock()
+		for _, v := range h.rooms { // what waits counts for all hosts
+			v.unqueue(h.m)
+			v.unhold(h.m)
+		}
+		h.mu.Unlock()
 		if err := h.keepHeads(); err != nil {
 			h.m.log.Warn("heads were not stored", "origin", h.origin, "error", err)
 		}

@@ -3,11 +3,20 @@
 // authentic and linked, and says what was wrong with the rest. It needs nothing
 // but plain ADP on the other side (federation.md, "Mirroring a host").
 //
+// Records come by three ways: polling, live streams of rooms that it joined as an
+// observer, and the relay, on which hosts publish signed heads of their rooms. All
+// take the same way into the store. What a peer or another mirror says of a host
+// counts only as far as a key that is bound to that host has signed for it.
+//
 // It contacts only origins that the operator named, save for the type packs that
-// a room imports by URI. It never writes to a host, never serves a record that it
-// did not verify, and never overwrites one: a host that tells another story gets
-// a verdict, and both stories are kept. One bad room never stops another, and
-// one bad host never stops another.
+// a room imports by URI. It never writes to a host, save to join and leave rooms
+// where the operator wants it to observe. It never serves a record that it did not
+// verify, and never overwrites one: a host that tells another story gets a verdict,
+// and both stories are kept. One bad room never stops another, and one bad host
+// never stops another.
+//
+// The package has no network of its own for the relay: Connect hands it one, and
+// Publish, Validate, Receive and ServeRoomSync are what that network calls.
 //
 // What the rest of the daemon needs to know goes out through the functions in
 // Options; the package knows no other role.
