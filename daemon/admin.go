@@ -54,6 +54,7 @@ const adminBytes = 64 << 10
 // adminMux answers the operator's commands.
 func (d *daemon) adminMux() http.Handler {
 	mux := web.NewMux()
+	d.witness.AdminRoutes(mux)
 	if d.host != nil {
 		mux.Handle("GET", "/host/access", func(w http.ResponseWriter, _ *http.Request) error {
 			web.WriteJSON(w, http.StatusOK, d.host.Access())

@@ -2,8 +2,11 @@ package daemon
 
 import (
 	"context"
+	"crypto/ed25519"
 	"errors"
 	"net/http"
+	"path/filepath"
+	"time"
 
 	"github.com/witan-adp/witan/adp"
 	"github.com/witan-adp/witan/adp/room"
@@ -27,7 +30,11 @@ func (d *daemon) routes(mux *web.Mux) {
 		return nil
 	})
 	mux.Handle("GET", "/.well-known/did.json", func(w http.ResponseWriter, _ *http.Request) error {
-		web.WriteRaw(w, http.StatusOK, d.did)
+		doc, err := keys.RenderRotated(d.origin, d.ring, d.logRing(), d.witness.Rotation())
+		if err != nil {
+			return err
+		}
+		web.WriteRaw(w, http.StatusOK, doc)
 		return nil
 	})
 	mux.Handle("GET", "/healthz", func(w http.ResponseWriter, _ *http.Request) error {
@@ -55,7 +62,32 @@ func (d *daemon) isPublic(r *replica.Replica) bool {
 	return public
 }
 
+// peersFirstTime is how long signing waits after a start for a peer to say what
+// it has seen of our log: a restored backup may not sign before.
+const peersFirstTime = 20 * time.Second
+
+func (d *daemon) keyFile() string { return filepath.Join(d.cfg.Data, "key") }
+
+// logRing is the generation of keys whose log key is in use.
+func (d *daemon) logRing() *keys.Ring {
+	status, err := d.witness.Log()
+	if err != nil || status.Generation < keys.FirstGeneration {
+		return d.ring
+	}
+	return d.ring.At(status.Generation)
+}
+
+// rotation is what the agent key vouches for when the log key changes.
+func (d *daemon) rotation(generation int) (any, error) {
+	return map[string]string{"origin": d.origin, "agent": keys.Multikey(d.ring.Public(keys.Agent)),
+		"log": keys.Multikey(d.ring.At(generation).Public(keys.Log)), "cosigner": keys.Multikey(d.ring.Public(keys.Cosigner))}, nil
+}
+
 func (d *daemon) buildWitness(cursors *web.Cursors) (err error) {
+	var peersFirst time.Duration
+	if d.cfg.P2P.Enabled {
+		peersFirst = peersFirstTime
+	}
 	var trust []witness.Trust
 	for _, t := range d.cfg.Witness.Trust {
 		trust = append(trust, witness.Trust{Agent: adp.AgentID(t.Agent), Group: t.Group, Name: t.Name})
@@ -66,6 +98,9 @@ func (d *daemon) buildWitness(cursors *web.Cursors) (err error) {
 			return (origin == d.origin || d.mirror.Followed(origin)) && d.bindings.Bound(origin, agent)
 		},
 		Agents:  d.bindings.Agents,
+		LogKeys: d.bindings.LogKeys,
+		LogKey:  func(generation int) ed25519.PrivateKey { return d.ring.At(generation).Key(keys.Log) },
+		KeyFile: d.keyFile(), Rotation: d.rotation, PeersFirst: peersFirst,
 		Origins: d.followed,
 		Cursors: cursors, Now: d.edges.Now, Log: d.log, Registerer: d.metrics,
 		Attested: func(origin, roomID string, n int64, state string) { d.index.SetAttested(origin, roomID, n, state) },
@@ -179,6 +214,8 @@ func (d *daemon) buildMirror() (err error) {
 		ConcurrencyPerHost: m.ConcurrencyPerHost, RequestsPerSecond: m.RequestsPerSecond, RoomsPerHost: m.RoomsPerHost,
 		RecordsPerRoom: m.RecordsPerRoom, BytesPerHost: int64(m.BytesPerHost), EraseWithheld: m.Withheld == config.WithheldErase,
 		Now: d.edges.Now, Log: d.log, Registerer: d.metrics,
+		Retention:     d.retention(),
+		Pending:       d.witness.Pending,
 		Changed:       d.reindex,
 		Listed:        d.listed,
 		Bound:         func(string) { d.pullSoon() },

@@ -59,6 +59,7 @@ func (d *daemon) connectRelay() error {
 		return err
 	}
 	d.node.HandleStream(mirror.ProtocolRoomSync, mirror.MaxSyncRequest, mirror.MaxSyncResponse, d.mirror.ServeRoomSync)
+	d.node.HandleStream(replica.ProtocolContent, replica.MaxContentRequest, replica.MaxContentResponse, d.set.ServeContent)
 	d.mirror.Connect(mirror.Network{
 		Publish: topic.Publish,
 		Request: func(ctx context.Context, peer string, request []byte) ([]byte, error) {

@@ -51,7 +51,6 @@ type daemon struct {
 	mirror   *mirror.Mirror
 	witness  *witness.Witness
 	node     *p2p.Node // nil when p2p is off
-	did      []byte
 	askPeers chan struct{}
 }
 
@@ -60,9 +59,6 @@ func (d *daemon) build() (err error) {
 	cursors := web.NewCursors(d.ring.Derive("cursors", 32))
 	d.fetch = fetch.New(fetch.Options{AllowPrivate: d.cfg.AllowPrivateAddresses, UserAgent: "witan/" + d.edges.Version, Log: d.log, Registerer: d.metrics})
 	if d.bindings, err = keys.NewBindings(d.st, d.origin, d.ring); err != nil {
-		return err
-	}
-	if d.did, err = keys.RenderDocument(d.origin, d.ring); err != nil {
 		return err
 	}
 	d.index = index.New(index.Options{Cursors: cursors, Own: d.origin, Now: d.edges.Now})
@@ -110,8 +106,9 @@ func (d *daemon) hostOptions(cursors *web.Cursors) host.Options {
 			PayloadBytes: int64(l.PayloadBytes), PayloadBytesCeiling: int64(l.PayloadBytesCeiling), Mentions: int64(l.Mentions), SchemaBytes: int64(l.SchemaBytes),
 			TypesPerRoom: int64(l.TypesPerRoom), RoomMinMS: l.RoomMinMs, RoomMaxMS: l.RoomMaxMs, SpeakersPerRoom: int64(l.SpeakersPerRoom),
 			ObserversPerRoom: int64(l.ObserversPerRoom), BodyBytes: int64(l.BodyBytes)},
-		Changed: d.hosted,
-		Ended:   d.ended,
+		Checkpoint: d.witness.ServeRoomCheckpoint,
+		Changed:    d.hosted,
+		Ended:      d.ended,
 	}
 }
 
@@ -225,6 +222,8 @@ func (d *daemon) handler() http.Handler {
 	mux.Handle("GET", "/v1/witness/statements", d.witness.ServeStatements)
 	mux.Handle("GET", "/v1/witness/attestations", d.witness.ServeAttestations)
 	mux.Handle("GET", "/v1/witness/evidence", d.witness.ServeEvidence)
+	d.witness.Routes(mux)
+	mux.Handle("GET", "/cid/{cid}", d.set.ServeCID)
 	d.routes(mux)
 	metrics := promhttp.HandlerFor(d.metrics, promhttp.HandlerOpts{})
 	mux.Handle("GET", "/metrics", func(w http.ResponseWriter, r *http.Request) error {

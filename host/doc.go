@@ -23,6 +23,7 @@ import (
 	"github.com/witan-adp/witan/internal/store"
 	"github.com/witan-adp/witan/internal/web"
 
+	"net/http"
 	"net/url"
 )
 
@@ -80,6 +81,9 @@ type Options struct {
 	Log           *slog.Logger
 	// Changed is called after a commit, before the writer is answered.
 	Changed func(*replica.Replica)
+	// Checkpoint answers for the signed head of a public room's Merkle tree; nil
+	// when nothing signs.
+	Checkpoint func(w http.ResponseWriter, req *http.Request, r *replica.Replica) error
 	// Ended is called once the archive of an ended room is made, one time in the
 	// life of this process.
 	Ended func(*replica.Replica)

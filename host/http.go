@@ -34,6 +34,10 @@ func (h *Host) Routes(mux *web.Mux) {
 	handle("GET", one+"/archive", h.serveArchive)
 	handle("GET", one+"/archive.jsonl", h.serveArchive)
 	handle("GET", one+"/archive.md", h.serveArchive)
+	handle("GET", one+"/proof", h.serveProof)
+	if h.opt.Checkpoint != nil {
+		handle("GET", one+"/checkpoint", h.serveCheckpoint)
+	}
 }
 
 // tell says of an internal failure what the client should know. The error table
@@ -252,6 +256,29 @@ func (h *Host) serveArchive(w http.ResponseWriter, req *http.Request) error {
 		return s.r.ServeMarkdown(w, req, h.roomURL(s.r.RoomID), h.now())
 	}
 	return s.r.ServeManifest(w)
+}
+
+// serveProof answers with a Merkle proof over the room's records, to those who
+// may read them.
+func (h *Host) serveProof(w http.ResponseWriter, req *http.Request) error {
+	s, err := h.reader(req)
+	if err != nil {
+		return err
+	}
+	return s.r.ServeProof(w, req)
+}
+
+// serveCheckpoint answers with the signed head of a public room's tree. Nothing
+// is signed about other rooms.
+func (h *Host) serveCheckpoint(w http.ResponseWriter, req *http.Request) error {
+	s, err := h.reader(req)
+	if err != nil {
+		return err
+	}
+	if !s.public {
+		return adp.Errorf(adp.NotFound, "checkpoints are signed for public rooms only; proofs are at …/proof")
+	}
+	return h.opt.Checkpoint(w, req, s.r)
 }
 
 func (h *Host) serveLive(w http.ResponseWriter, req *http.Request) error {

@@ -28,6 +28,9 @@ func (m *Mirror) Routes(mux *web.Mux) {
 		"/archive.jsonl": (*served).bundle,
 		"/archive.md":    (*served).markdown,
 		"/agent-status":  (*served).agentStatus,
+		"/proof": func(s *served, w http.ResponseWriter, req *http.Request) error {
+			return s.r.ServeProof(w, req)
+		},
 		"/agent-status/{agent}": func(*served, http.ResponseWriter, *http.Request) error {
 			return adp.Errorf(adp.AgentStatusNotFound, "agent status is not mirrored; ask the host itself")
 		},

@@ -27,9 +27,10 @@ var arrows = map[string][]string{
 
 	"host":    ground,
 	"mirror":  ground,
-	"index":   {"internal/web", "adp", "adp/room"},                                                     // it is told what it lists
-	"witness": slices.Concat([]string{"internal/replica", "internal/web", "internal/store"}, protocol), // it has no network
+	"index":   {"internal/web", "adp", "adp/room"},                                                                         // it is told what it lists
+	"witness": slices.Concat([]string{"internal/tilelog", "internal/replica", "internal/web", "internal/store"}, protocol), // it has no network
 
+	"internal/tilelog": {"internal/store", "adp"},
 	"internal/replica": slices.Concat([]string{"internal/web", "internal/store"}, protocol),
 	"internal/keys":    {"internal/store", "adp"},
 	"internal/web":     {"adp"},

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 
@@ -308,6 +309,23 @@ func (b *Bindings) Agents(origin string) []adp.AgentID {
 	}
 	slices.Sort(agents)
 	return agents
+}
+
+// LogKeys lists the log keys that an origin is or was bound to, sorted.
+func (b *Bindings) LogKeys(origin string) []ed25519.PublicKey {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	o := b.byOrigin[origin]
+	if o == nil {
+		return nil
+	}
+	var list []ed25519.PublicKey
+	for _, key := range slices.Sorted(maps.Keys(o.keys[Log])) {
+		if pub, err := ParseMultikey(key); err == nil {
+			list = append(list, pub)
+		}
+	}
+	return list
 }
 
 // Has tells whether an origin has a bound agent key.

@@ -95,24 +95,36 @@ type service struct {
 
 // RenderDocument writes the document that an origin serves at /.well-known/did.json.
 func RenderDocument(origin string, r *Ring) ([]byte, error) {
+	return RenderRotated(origin, r, r.At(r.Generation()), nil)
+}
+
+// RenderRotated is RenderDocument with the log key of another generation, and
+// the key.rotate envelope by which the agent key vouches for it, or nil.
+func RenderRotated(origin string, r, logRing *Ring, rotation json.RawMessage) ([]byte, error) {
 	did, err := DID(origin)
 	if err != nil {
 		return nil, err
 	}
 	doc := struct {
-		Context   []string  `json:"@context"`
-		ID        string    `json:"id"`
-		Methods   []method  `json:"verificationMethod"`
-		Assertion []string  `json:"assertionMethod"`
-		Service   []service `json:"service"`
+		Context   []string        `json:"@context"`
+		ID        string          `json:"id"`
+		Methods   []method        `json:"verificationMethod"`
+		Assertion []string        `json:"assertionMethod"`
+		Service   []service       `json:"service"`
+		Rotation  json.RawMessage `json:"witan:rotation,omitempty"`
 	}{
-		Context: []string{"https://www.w3.org/ns/did/v1", "https://w3id.org/security/multikey/v1"},
-		ID:      did,
-		Service: []service{{did + "#adp", "AgentDiscourse", origin + "/.well-known/agent-discourse"}},
+		Context:  []string{"https://www.w3.org/ns/did/v1", "https://w3id.org/security/multikey/v1"},
+		ID:       did,
+		Service:  []service{{did + "#adp", "AgentDiscourse", origin + "/.well-known/agent-discourse"}},
+		Rotation: rotation,
 	}
 	for _, p := range []Purpose{Agent, Log, Cosigner} {
 		id := did + "#" + string(p)
-		doc.Methods = append(doc.Methods, method{id, "Multikey", did, Multikey(r.Public(p))})
+		from := r
+		if p == Log {
+			from = logRing
+		}
+		doc.Methods = append(doc.Methods, method{id, "Multikey", did, Multikey(from.Public(p))})
 		doc.Assertion = append(doc.Assertion, id)
 	}
 	return json.Marshal(doc)
