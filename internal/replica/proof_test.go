@@ -219,13 +219,16 @@ func TestGoldenProofs(t *testing.T) {
 		hashes := m["hashes"].([]any)
 		for what, change := range map[string]func(){
 			// of another shape; the size itself is bound by who signed it, with its root
-			"another size":    func() { m["size"] = 256 },
-			"another root":    func() { m["root"] = rootOf(s, 100) },
-			"one hash less":   func() { m["hashes"] = hashes[1:] },
-			"one hash more":   func() { m["hashes"] = append(append([]any{}, hashes...), hashes[0]) },
-			"hashes turned":   func() { h := append([]any{}, hashes...); h[0], h[1] = h[1], h[0]; m["hashes"] = h },
-			"a hash cut":      func() { h := append([]any{}, hashes...); h[0] = h[0].(string)[1:]; m["hashes"] = h },
-			"another seq":     func() { m["seq"], m["from"] = 201, 131; delete(m, map[bool]string{true: "from", false: "seq"}[name == "inclusion"]) },
+			"another size":  func() { m["size"] = 256 },
+			"another root":  func() { m["root"] = rootOf(s, 100) },
+			"one hash less": func() { m["hashes"] = hashes[1:] },
+			"one hash more": func() { m["hashes"] = append(append([]any{}, hashes...), hashes[0]) },
+			"hashes turned": func() { h := append([]any{}, hashes...); h[0], h[1] = h[1], h[0]; m["hashes"] = h },
+			"a hash cut":    func() { h := append([]any{}, hashes...); h[0] = h[0].(string)[1:]; m["hashes"] = h },
+			"another seq": func() {
+				m["seq"], m["from"] = 201, 131
+				delete(m, map[bool]string{true: "from", false: "seq"}[name == "inclusion"])
+			},
 			"another subject": func() { m["leaf_hash"], m["from_root"] = s.recs[3].Hash, rootOf(s, 3) },
 		} {
 			if err := json.Unmarshal(want, &m); err != nil {
