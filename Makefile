@@ -3,8 +3,9 @@
 # make demo   two daemons: a discussion, mirroring, index, archive, attestation; then the host is stopped
 # make bench  the gates of speed, as ratios
 # make fuzz   every fuzz target for FUZZTIME (1m)
+# make interop  witnesses that others wrote cosign our log (installs them, needs the network)
 
-.PHONY: build run test demo bench fuzz clean
+.PHONY: build run test demo bench fuzz interop clean
 .DEFAULT_GOAL := build
 
 build:
@@ -24,6 +25,9 @@ bench:
 
 fuzz:
 	scripts/fuzz.sh
+
+interop:
+	scripts/interop.sh
 
 clean:
 	rm -f witan

@@ -105,6 +105,12 @@ type Options struct {
 	// waits for one peer to say what it has seen of that log.
 	PeersFirst time.Duration
 
+	// Grown is told when the log has a new checkpoint. It must return at once.
+	Grown func()
+	// Cosigned appends to a checkpoint of our log what witnesses have signed under it,
+	// before it is served; nil: nothing.
+	Cosigned func(checkpoint []byte) []byte
+
 	// Sign is false on a loopback or private origin without
 	// --allow-private-addresses: nothing is signed then; what others sign is
 	// verified, kept and shown all the same.

@@ -264,6 +264,7 @@ func (w *Witness) enter(b *store.Batch, entries ...*adp.Envelope) (settled func(
 		case err == nil:
 			if pending != nil {
 				j.log.Publish(pending)
+				w.grown()
 			}
 			hold(false)
 		case !errors.Is(err, store.ErrFailed): // nothing was written

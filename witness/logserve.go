@@ -21,7 +21,7 @@ const (
 // Routes adds the log, in the form of C2SP tlog-tiles under /log, and the proof of
 // one envelope:
 //
-//	GET /log/checkpoint                        signed note
+//	GET /log/checkpoint                        signed note, with its cosignatures
 //	GET /log/tile/<L>/<N>[.p/<W>]              hashes
 //	GET /log/tile/entries/<N>[.p/<W>]          entries, each JCS(envelope)
 //	GET /v1/witness/log-entry?hash=<hash>      {index, size, hashes, checkpoint}, or with
@@ -65,7 +65,7 @@ func (w *Witness) serveCheckpoint(rw http.ResponseWriter, _ *http.Request) error
 	if len(note) == 0 {
 		return noLog()
 	}
-	writeText(rw, note)
+	writeText(rw, w.cosigned(note))
 	return nil
 }
 
@@ -135,6 +135,7 @@ func (w *Witness) serveLogEntry(rw http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	p.Checkpoint = w.cosigned(p.Checkpoint)
 	rw.Header().Set("Vary", "Accept")
 	if strings.Contains(r.Header.Get("Accept"), "text/plain") {
 		writeText(rw, p.Text())

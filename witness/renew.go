@@ -100,6 +100,7 @@ func (w *Witness) renew() error {
 	}
 	w.nonce, w.stamp = nonce, stamp
 	j.log.Publish(pending)
+	w.grown()
 	j.mu.Lock()
 	j.refusal, j.lowest, j.rotation = refusal{}, nonce, rotation
 	j.asked = true // no peer has seen anything of this log

@@ -96,6 +96,8 @@ var kinds = []struct {
 		func(_, _, _ string, id uint64, _ int64) [][2][]byte { return two(store.LogTileRange(id)) }},
 	{"LogIndex", func(a, _, _ string, id uint64, _ int64, _ [32]byte) []byte { return store.LogIndex(id, a) },
 		func(_, _, _ string, id uint64, _ int64) [][2][]byte { return two(store.LogIndexRange(id)) }},
+	{"Cosigned", func(_, _, _ string, _ uint64, _ int64, h [32]byte) []byte { return store.Cosigned(h) },
+		func(_, _, _ string, _ uint64, _ int64) [][2][]byte { return two(store.CosignedRange()) }},
 	{"Withheld", func(_, _, _ string, id uint64, seq int64, _ [32]byte) []byte { return store.Withheld(id, seq) },
 		func(_, _, _ string, id uint64, _ int64) [][2][]byte { return two(store.WithheldRange(id)) }},
 	{"Sealed", func(_, _, _ string, id uint64, seq int64, _ [32]byte) []byte { return store.Sealed(id, seq) },
@@ -200,7 +202,7 @@ func TestKeysOneEach(t *testing.T) {
 		"JoinRequest": 2, "MemberRoom": 2, "Archive": 2, "Statement": 1, "StatementByRoom": 3, "Attestation": 1,
 		"AttestationByRoom": 3, "Evidence": 1, "EvidenceByRoom": 3, "Host": 1, "HostRoom": 2, "Branch": 2, "Binding": 3,
 		"Pack": 1, "Policy": 1, "TreeNode": 2, "Content": 2, "RoomCheckpoint": 1, "LogEntry": 2, "LogTile": 2, "LogIndex": 2, "SeenLog": 1,
-		"Withheld": 2, "Sealed": 2,
+		"Withheld": 2, "Sealed": 2, "Cosigned": 1,
 	}
 	for _, k := range kinds {
 		differ := 0

@@ -316,6 +316,20 @@ func (l *Log) Prove(index uint64) (p Proof, size uint64, err error) {
 	return p, h.Size, err
 }
 
+// ProveGrowth proves that the published log at the size to has grown from what it
+// was at the size from (RFC 6962 §2.1.2).
+func (l *Log) ProveGrowth(from, to uint64) (hashes [][]byte, err error) {
+	h := l.public.Load()
+	if from > to || to > h.Size {
+		return nil, ErrNotThere
+	}
+	err = l.st.View(func(r store.Reader) error {
+		hashes, err = adp.ProveConsistency(h.node(r), from, to)
+		return err
+	})
+	return hashes, err
+}
+
 // RootAt is the root that the published log had at a size.
 func (l *Log) RootAt(size uint64) (root [32]byte, err error) {
 	h := l.public.Load()

@@ -1,0 +1,52 @@
+package witness
+
+import "crypto/ed25519"
+
+// What the log and its witnesses, and the witness of other logs, need of this
+// package (see package cosign): they have the network and the cosigner key, which
+// this package has not.
+
+// grown tells whoever asks for cosignatures.
+func (w *Witness) grown() {
+	if w.o.Grown != nil {
+		w.o.Grown()
+	}
+}
+
+// cosigned is a checkpoint of our log with the cosignatures that there are.
+func (w *Witness) cosigned(checkpoint []byte) []byte {
+	if w.o.Cosigned == nil {
+		return checkpoint
+	}
+	return w.o.Cosigned(checkpoint)
+}
+
+// Checkpoint is the newest checkpoint of our log, signed by its key alone; nil when
+// there is none to show.
+func (w *Witness) Checkpoint() []byte { return w.ownCheckpoint() }
+
+// ProveGrowth proves that our log at the size to has grown from what it was at the
+// size from.
+func (w *Witness) ProveGrowth(from, to uint64) ([][]byte, error) {
+	if w.journal.log == nil {
+		return nil, noLog()
+	}
+	return w.journal.log.ProveGrowth(from, to)
+}
+
+// Shown takes a checkpoint that somebody shows who is not believed. When it is one
+// of our own log that this store does not hold, nothing is signed any more.
+func (w *Witness) Shown(checkpoint []byte) { w.shown(checkpoint) }
+
+// MaySign tells why nothing may be signed now about logs and archives.
+func (w *Witness) MaySign() error { return w.maySign() }
+
+// KeysOf lists the log keys that are or were bound to the followed origin whose log
+// has this origin line; none for any other line.
+func (w *Witness) KeysOf(line string) []ed25519.PublicKey {
+	origin, ok := w.logOf(line)
+	if !ok || w.o.LogKeys == nil {
+		return nil
+	}
+	return w.o.LogKeys(origin)
+}

@@ -1,0 +1,86 @@
+package witness
+
+import (
+	"bytes"
+	"crypto/ed25519"
+	"encoding/json"
+	"errors"
+	"slices"
+	"testing"
+
+	"github.com/witan-adp/witan/internal/tilelog"
+)
+
+// What the ones who ask for cosignatures are told and given, and what is served.
+func TestCosigned(t *testing.T) {
+	wo := newWorld()
+	wo.bind(hostA, key(hostA))
+	a := wo.node(t, hostA, hostB)
+	grown := 0
+	line := []byte("— w.example/witness AAAAAAA=\n")
+	a.o.Grown = func() { grown++ }
+	a.o.Cosigned = func(checkpoint []byte) []byte {
+		if !bytes.Equal(checkpoint, a.w.Checkpoint()) {
+			t.Errorf("asked about %s", checkpoint)
+		}
+		return append(bytes.Clone(checkpoint), line...)
+	}
+	a.again()
+	a.states("room-1", "room-2", "room-3")
+	if grown != 3 {
+		t.Errorf("told %d times of 3 checkpoints", grown)
+	}
+	signed := a.w.Checkpoint()
+	want := append(bytes.Clone(signed), line...)
+	if got := a.fetch("/log/checkpoint"); !bytes.Equal(got, want) || bytes.Contains(signed, line) {
+		t.Errorf("%s", got)
+	}
+	e := envelope(t, a.get("statements?room_id=room-2")[0])
+	var entry logEntry
+	if err := json.Unmarshal(a.fetch("/v1/witness/log-entry?hash="+e.Hash), &entry); err != nil || entry.Checkpoint != string(want) {
+		t.Errorf("%v %s", err, entry.Checkpoint)
+	}
+	p := must[tilelog.Proof](t)(tilelog.ParseProof(a.http("/v1/witness/log-entry?hash="+e.Hash, "Accept", "text/plain").Body.Bytes()))
+	must[tilelog.Checkpoint](t)(p.Verify(e.JSON(), logKeys(hostA)...))
+	if !bytes.Equal(p.Checkpoint, want) {
+		t.Errorf("%s", p.Checkpoint)
+	}
+	if hashes, err := a.w.ProveGrowth(1, 3); err != nil || len(hashes) == 0 {
+		t.Error(hashes, err)
+	}
+	if _, err := a.w.ProveGrowth(1, 4); !errors.Is(err, tilelog.ErrNotThere) {
+		t.Error(err)
+	}
+	// whose checkpoints are cosigned here
+	if keys := a.w.KeysOf("b.example:8443/witan"); !slices.EqualFunc(keys, logKeys(hostB), func(x, y ed25519.PublicKey) bool { return x.Equal(y) }) || len(keys) == 0 {
+		t.Error(keys)
+	}
+	for _, line := range []string{"a.example/witan", "c.example/witan", "b.example:8443", "b.example/witan", "b.example:8443/witan/1", "b.example:8443/witan/x", ""} {
+		if keys := a.w.KeysOf(line); keys != nil {
+			t.Errorf("%q has keys", line)
+		}
+	}
+	// a witness has seen more of our log than an older copy of the store holds
+	old := wo.nodeOn(t, backup(t, a.o.Store), hostA)
+	a.states("room-4")
+	old.w.Shown(signed)
+	if err := old.w.MaySign(); err != nil {
+		t.Fatal(err)
+	}
+	old.w.Shown([]byte("a.example/witan\n9\nAAAA\n\n— a.example/witan AAAA\n"))
+	old.w.Shown(append(bytes.Clone(signed), "x"...))
+	if err := old.w.MaySign(); err != nil {
+		t.Fatal(err) // nobody can stop us by a mere word
+	}
+	old.w.Shown(a.fetch("/log/checkpoint"))
+	if err := old.w.MaySign(); !errors.Is(err, ErrRefused) {
+		t.Error(err)
+	}
+	// a new log is told of, too
+	before := grown
+	a.w.refuse("a test", 0)
+	must[LogStatus](t)(a.w.NewLog())
+	if grown == before {
+		t.Error("the new log was not told of")
+	}
+}
