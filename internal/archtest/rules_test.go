@@ -13,7 +13,7 @@ const module = "github.com/witan-adp/witan"
 var (
 	protocol = []string{"adp", "adp/room", "adp/types"}
 	ground   = slices.Concat([]string{"internal/replica", "internal/p2p", "internal/fetch", "internal/keys", "internal/web", "internal/store"}, protocol)
-	roles    = []string{"host", "mirror", "index", "witness"}
+	roles    = []string{"host", "mirror", "index", "witness", "witness/cosign"}
 )
 
 // arrows says what of ours each package may import: main → internal/cli →
@@ -21,22 +21,24 @@ var (
 // that needs something declares an interface, and daemon hands it in.
 var arrows = map[string][]string{
 	".":            {"internal/cli"},
-	"internal/cli": slices.Concat([]string{"daemon", "config", "internal/fetch", "internal/keys"}, protocol),
-	"daemon":       slices.Concat([]string{"config"}, roles, ground),
-	"config":       {"adp"}, // to judge the Agent IDs in it
+	"internal/cli": slices.Concat([]string{"daemon", "config", "internal/cosignature", "internal/fetch", "internal/keys"}, protocol),
+	"daemon":       slices.Concat([]string{"config", "internal/cosignature"}, roles, ground),
+	"config":       {"adp", "internal/cosignature"}, // to judge the Agent IDs and the verifier keys in it
 
 	"host":    ground,
 	"mirror":  ground,
 	"index":   {"internal/web", "adp", "adp/room"},                                                                         // it is told what it lists
 	"witness": slices.Concat([]string{"internal/tilelog", "internal/replica", "internal/web", "internal/store"}, protocol), // it has no network
 
-	"internal/tilelog": {"internal/store", "adp"},
-	"internal/replica": slices.Concat([]string{"internal/web", "internal/store"}, protocol),
-	"internal/keys":    {"internal/store", "adp"},
-	"internal/web":     {"adp"},
-	"internal/fetch":   {"adp"},
-	"internal/p2p":     {"adp"},
-	"internal/store":   {}, // it knows keys and values, not what they mean
+	"internal/tilelog":     {"internal/store", "adp"},
+	"internal/cosignature": {"adp"},
+	"witness/cosign":       {"internal/cosignature", "internal/fetch", "internal/tilelog", "internal/web", "internal/store", "adp"},
+	"internal/replica":     slices.Concat([]string{"internal/web", "internal/store"}, protocol),
+	"internal/keys":        {"internal/store", "adp"},
+	"internal/web":         {"adp"},
+	"internal/fetch":       {"adp"},
+	"internal/p2p":         {"adp"},
+	"internal/store":       {}, // it knows keys and values, not what they mean
 
 	"adp/room":  {"adp", "adp/types"},
 	"adp/types": {"adp"},
