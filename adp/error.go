@@ -43,6 +43,10 @@ const (
 	InvalidRequest Code = "invalid_request"
 	NotFound       Code = "not_found"
 	Internal       Code = "internal"
+
+	// What a host or a mirror had and does not give any more.
+	Gone     Code = "gone"     // records that were let go, whose hashes stay
+	Withheld Code = "withheld" // bytes that a withheld record is part of
 )
 
 // Error is a refusal: what was wrong and what to do next, in words and as a

@@ -96,14 +96,42 @@ type Mirror struct {
 	RecordsPerRoom     int64        `toml:"records_per_room"`
 	BytesPerHost       Size         `toml:"bytes_per_host"`
 	Withheld           string       `toml:"withheld"`
+	Retention          Retention    `toml:"retention"`
 	Hosts              []MirrorHost `toml:"host"`
+}
+
+// Retention says what is let go of mirrored records, the oldest first. 0 sets no bound.
+type Retention struct {
+	Age       Duration `toml:"age"`        // since the host received the record
+	Bytes     Size     `toml:"bytes"`      // of one room
+	Count     int64    `toml:"count"`      // records of one room
+	HostBytes Size     `toml:"host_bytes"` // of all rooms of one host
+	HostCount int64    `toml:"host_count"` // records of all rooms of one host
+}
+
+// Over is the retention of a host that has its own: what it does not set is as for all.
+func (r Retention) Over(all Retention) Retention {
+	set(&r.Age, all.Age)
+	set(&r.Bytes, all.Bytes)
+	set(&r.Count, all.Count)
+	set(&r.HostBytes, all.HostBytes)
+	set(&r.HostCount, all.HostCount)
+	return r
+}
+
+func set[T ~int64](to *T, def T) {
+	if *to == 0 {
+		*to = def
+	}
 }
 
 // MirrorHost is one host to follow.
 type MirrorHost struct {
-	URL     string   `toml:"url"` // its origin
-	Observe bool     `toml:"observe"`
-	Via     []string `toml:"via"` // mirrors that serve /m/…, to ask while the host cannot be asked
+	URL       string    `toml:"url"` // its origin
+	Observe   bool      `toml:"observe"`
+	Via       []string  `toml:"via"`       // mirrors that serve /m/…, to ask while the host cannot be asked
+	Retention Retention `toml:"retention"` // in place of that of all hosts, where set
+	KeepAll   bool      `toml:"keep_all"`  // let go of nothing of this host
 }
 
 // Witness is the role that attests archives.

@@ -68,7 +68,7 @@ func TestDefaultTextIsACopy(t *testing.T) {
 // What the comments of the default file show as examples is right.
 func TestDefaultTextExamples(t *testing.T) {
 	text := string(DefaultText())
-	for _, s := range []string{"[[mirror.host]]", "url = ", "observe = ", "via = ", "[[witness.trust]]", "agent = ", "group = ", "name = "} {
+	for _, s := range []string{"[[mirror.host]]", "url = ", "observe = ", "via = ", "keep_all = ", "[mirror.host.retention]", "age = ", "bytes = ", "count = ", "host_bytes = ", "host_count = ", "[[witness.trust]]", "agent = ", "group = ", "name = "} {
 		text = strings.ReplaceAll(text, "\n# "+s, "\n"+s)
 	}
 	c, err := parse("x", []byte(text), Default())
@@ -117,7 +117,7 @@ trust = [{agent = "` + agent + `", group = "g"}]
 	want.Host.JoinRequestTTL = Duration(90 * time.Minute)
 	want.Limits.PayloadBytes = 32 * KiB
 	want.Limits.RequestsPerSecond = 0.5
-	want.Mirror.Hosts = []MirrorHost{{"https://a.example", true, nil}, {"https://b.example", false, []string{"https://c.example", "http://d.example/x"}}}
+	want.Mirror.Hosts = []MirrorHost{{URL: "https://a.example", Observe: true}, {URL: "https://b.example", Via: []string{"https://c.example", "http://d.example/x"}}}
 	want.Witness.Trust = []Trust{{agent, "g", ""}}
 	if d := cmp.Diff(want, got, opts); d != "" {
 		t.Fatal(d)
@@ -333,6 +333,11 @@ func TestValidate(t *testing.T) {
 		{"mirror.concurrency_per_host", func(c *Config) { c.Mirror.ConcurrencyPerHost = 0 }},
 		{"mirror.records_per_room", func(c *Config) { c.Mirror.RecordsPerRoom = 0 }},
 		{"host.withheld", func(c *Config) { c.Host.Withheld = "hide" }},
+		{"mirror.retention.age", func(c *Config) { c.Mirror.Retention.Age = Duration(time.Minute) }},
+		{"mirror.retention.count", func(c *Config) { c.Mirror.Retention.Count = -1 }},
+		{"mirror.host 1: retention.host_bytes", func(c *Config) {
+			c.Mirror.Hosts = []MirrorHost{{URL: "https://a.example", Retention: Retention{HostBytes: -1}}}
+		}},
 		{"mirror.withheld", func(c *Config) { c.Mirror.Withheld = "" }},
 		{"mirror.host 1: url", func(c *Config) { c.Mirror.Hosts = []MirrorHost{{}} }},
 		{"mirror.host 2: url", func(c *Config) {
@@ -364,6 +369,33 @@ func TestValidate(t *testing.T) {
 	var zero Config
 	if err := zero.Validate(); err == nil || strings.Count(err.Error(), "\n") < 15 {
 		t.Errorf("not all problems at once: %v", err)
+	}
+}
+
+func TestRetentionOfOneHost(t *testing.T) {
+	c, err := parse("f", []byte(`[mirror.retention]
+age = "2160h"
+count = 1000
+[[mirror.host]]
+url = "https://a.example"
+retention = { count = 10, host_bytes = "1GiB" }
+[[mirror.host]]
+url = "https://b.example"
+keep_all = true
+[mirror.host.retention]
+age = "24h"
+`), Default())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Validate(); err != nil {
+		t.Fatal(err)
+	}
+	want := []Retention{{Age: Duration(2160 * time.Hour), Count: 10, HostBytes: GiB}, {Age: Duration(24 * time.Hour), Count: 1000}}
+	for i, h := range c.Mirror.Hosts {
+		if got := h.Retention.Over(c.Mirror.Retention); got != want[i] || h.KeepAll != (i == 1) {
+			t.Errorf("%s: %+v", h.URL, got)
+		}
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/multiformats/go-multiaddr"
 
@@ -125,9 +126,11 @@ func (c *Mirror) validate(p *problems) {
 	atLeast(p, "mirror.records_per_room", c.RecordsPerRoom, 1)
 	atLeast(p, "mirror.bytes_per_host", c.BytesPerHost, 0)
 	oneOf(p, "mirror.withheld", c.Withheld, WithheldSeal, WithheldErase)
+	c.Retention.validate(p, "mirror.retention")
 	seen := map[string]bool{}
 	for i, h := range c.Hosts {
 		key := fmt.Sprintf("mirror.host %d: url", i+1)
+		h.Retention.validate(p, fmt.Sprintf("mirror.host %d: retention", i+1))
 		if why := originProblem(h.URL); why != "" {
 			p.add(key, "%s", why)
 			continue
@@ -146,6 +149,20 @@ func (c *Mirror) validate(p *problems) {
 		}
 	}
 }
+
+func (c *Retention) validate(p *problems, key string) {
+	atLeast(p, key+".age", c.Age, 0)
+	if c.Age > 0 && c.Age < minAge {
+		p.add(key+".age", "%v is below %v; what a mirror lets go of within the hour it need not copy", c.Age, minAge)
+	}
+	atLeast(p, key+".bytes", c.Bytes, 0)
+	atLeast(p, key+".count", c.Count, 0)
+	atLeast(p, key+".host_bytes", c.HostBytes, 0)
+	atLeast(p, key+".host_count", c.HostCount, 0)
+}
+
+// minAge is the least age of mirror.retention.
+const minAge = Duration(time.Hour)
 
 func (c *Witness) validate(p *problems) {
 	seen := map[string]bool{}

@@ -5,9 +5,11 @@ import (
 	"net/http"
 
 	"github.com/witan-adp/witan/adp"
+	"github.com/witan-adp/witan/config"
 	"github.com/witan-adp/witan/internal/fetch"
 	"github.com/witan-adp/witan/internal/replica"
 	"github.com/witan-adp/witan/internal/web"
+	"github.com/witan-adp/witan/mirror"
 )
 
 // keepingRoutes are the operator's commands about what is kept, shown and let go.
@@ -28,6 +30,20 @@ func (d *daemon) keepingRoutes(mux *web.Mux) {
 		report := d.mirror.Report(origin)
 		if origin != "" && len(report) == 0 {
 			return adp.Errorf(adp.NotFound, "%s is not followed, and no room of it is held", origin)
+		}
+		web.WriteJSON(w, http.StatusOK, report)
+		return nil
+	})
+	mux.Handle("POST", "/mirror/retention", func(w http.ResponseWriter, r *http.Request) error {
+		var body struct {
+			DryRun bool `json:"dry_run"`
+		}
+		if err := adminBody(w, r, &body); err != nil {
+			return err
+		}
+		report, err := d.mirror.RetainNow(r.Context(), !body.DryRun)
+		if err != nil {
+			return adp.Errorf(adp.InvalidRequest, "%v", err) // the operator may see it
 		}
 		web.WriteJSON(w, http.StatusOK, report)
 		return nil
@@ -115,5 +131,29 @@ func (d *daemon) keepingRoutes(mux *web.Mux) {
 			}
 			return list(w, body.Room)
 		})
+	}
+}
+
+// retention are the bounds of each host, as configured.
+func (d *daemon) retention() func(origin string) mirror.Retention {
+	bounds := func(r config.Retention) mirror.Retention {
+		return mirror.Retention{Age: r.Age.D(), Bytes: int64(r.Bytes), Count: r.Count, HostBytes: int64(r.HostBytes), HostCount: r.HostCount}
+	}
+	all := bounds(d.cfg.Mirror.Retention)
+	own := map[string]mirror.Retention{}
+	for _, h := range d.cfg.Mirror.Hosts {
+		origin, err := fetch.Origin(h.URL, true)
+		if err != nil {
+			continue // Add says so
+		}
+		if own[origin] = bounds(h.Retention.Over(d.cfg.Mirror.Retention)); h.KeepAll {
+			own[origin] = mirror.Retention{}
+		}
+	}
+	return func(origin string) mirror.Retention {
+		if r, ok := own[origin]; ok {
+			return r
+		}
+		return all
 	}
 }

@@ -36,8 +36,11 @@ func (h *host) complete(ctx context.Context, v *roomView, r *replica.Replica) er
 		h.later(v)
 		return nil
 	}
-	if r.Row().Archived {
+	switch row := r.Row(); {
+	case row.Archived:
 		return h.done(r, true)
+	case row.Dropped > 0: // it cannot be recomputed any more
+		return h.done(r, false)
 	}
 	claim, err := h.manifest(ctx, v)
 	if err != nil {

@@ -63,7 +63,12 @@ type Options struct {
 	RoomsPerHost           int
 	RecordsPerRoom         int64
 	BytesPerHost           int64 // of records; 0 = no limit
-	EraseWithheld          bool  // delete the original of what the operator withholds; else it is sealed
+	// Retention says what is let go of the rooms of a host; nil keeps all.
+	Retention func(origin string) Retention
+	// Pending tells whether the archive of a complete room is still to be attested here;
+	// nil: nothing is attested.
+	Pending       func(r *replica.Replica) bool
+	EraseWithheld bool // delete the original of what the operator withholds; else it is sealed
 
 	Now        func() int64 // Unix ms
 	Log        *slog.Logger
@@ -176,6 +181,7 @@ type Mirror struct {
 	network   Network // set before Run
 	heads     heads
 	keepings  keepings
+	retaining sync.Mutex // taken before all others
 	relay     relay
 	publisher publisher
 

@@ -55,6 +55,9 @@ func side(recs []*adp.Record) (out []json.RawMessage) {
 // held is our own side from a seq on.
 func held(r *replica.Replica, seq int64) (out []json.RawMessage, err error) {
 	recs, err := r.Read(seq-1, sideRecords, sideBytes)
+	if replica.IsGone(err) { // the reason names its hash
+		return nil, nil
+	}
 	for _, rec := range recs {
 		out = append(out, rec)
 	}

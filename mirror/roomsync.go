@@ -66,6 +66,9 @@ func (m *Mirror) ServeRoomSync(ctx context.Context, _ string, request []byte) ([
 		return nil, errNoSuchRoom
 	}
 	recs, err := r.Read(q.AfterSeq, int(q.Limit), MaxSyncResponse-64<<10)
+	if replica.IsGone(err) {
+		return nil, errNoSuchRoom
+	}
 	if err != nil {
 		m.log.Error("records cannot be read for a peer", "origin", r.Origin, "room", r.RoomID, "error", err)
 		return nil, errors.New("the room cannot be read now")

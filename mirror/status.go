@@ -37,6 +37,7 @@ type RoomStatus struct {
 	Violations   int64  `json:"violations"`
 	Unverifiable int64  `json:"unverifiable"`
 	Withheld     int64  `json:"withheld"`
+	Dropped      int64  `json:"dropped,omitempty"`   // seq up to which the records are not kept any more
 	At           int64  `json:"at"`                  // received_at of the newest record, Unix ms
 	SyncedAt     int64  `json:"synced_at,omitempty"` // when the host last said that there is no more, Unix ms
 	Hidden       bool   `json:"hidden,omitempty"`    // held, not shown
@@ -94,7 +95,7 @@ func (m *Mirror) report(origin string, h *host, held []*replica.Replica, whole b
 		row := r.Row()
 		state, reason := m.Standing(r)
 		s := RoomStatus{RoomID: r.RoomID, URL: m.RoomURL(origin, r.RoomID), State: state, Verdict: row.EffectiveVerdict(), Reason: reason, Seq: row.Seq, Bytes: row.Bytes,
-			Violations: row.Violations, Unverifiable: row.Unverifiable, Withheld: row.Withheld, At: row.At, SyncedAt: r.SyncedAt.Load(), Held: true}
+			Violations: row.Violations, Unverifiable: row.Unverifiable, Withheld: row.Withheld, Dropped: row.Dropped, At: row.At, SyncedAt: r.SyncedAt.Load(), Held: true}
 		if served, ok := m.o.Replicas.Get(origin, r.RoomID); ok && served == r {
 			s.Behind = max(0, listed[r.RoomID]-row.Seq)
 		}

@@ -38,7 +38,11 @@ const (
 func (w *Witness) recompute(ctx context.Context, r *replica.Replica) (*room.Verifier, error) {
 	packs := map[string]*types.Pack{}
 	v := room.NewVerifier(r.RoomID, packs)
-	last := r.Row().Seq
+	row := r.Row()
+	if row.Dropped > 0 {
+		return nil, fmt.Errorf("%w: the records up to seq %d are not kept any more", errUnsound, row.Dropped)
+	}
+	last := row.Seq
 	for v.Digest.Count < last {
 		texts, err := storedPage(r, v.Digest.Count, last)
 		if err != nil {
@@ -67,7 +71,7 @@ var errPage = errors.New("the page is full")
 func storedPage(r *replica.Replica, after, last int64) ([][]byte, error) {
 	var texts [][]byte
 	size := 0
-	err := r.Scan(after, last, func(_ int64, raw []byte) error {
+	err := r.ScanHeld(after, last, func(_ int64, raw []byte) error {
 		if len(texts) == pageRecords || size > pageBytes {
 			return errPage
 		}
@@ -99,9 +103,9 @@ func authentic(ctx context.Context, texts [][]byte, after int64) ([]*adp.Record,
 				}
 				v, err := adp.ScanDepth(texts[i], adp.RecordDepth)
 				if err == nil {
-					records[i], err = adp.ParseRecord(v)
+					records[i], err = adp.ParseServed(v)
 				}
-				if err == nil {
+				if err == nil && !records[i].Redacted { // summaries count them
 					err = records[i].CheckSignature()
 				}
 				errs[i] = err
@@ -171,15 +175,18 @@ func (w *Witness) announce(ctx context.Context, r *replica.Replica) error {
 	if err != nil {
 		return fmt.Errorf("%w: the archive: %w", errUnsound, err)
 	}
-	bundle := &bundleSum{h: sha3.New256()}
-	if err := r.WriteBundle(bundle); err != nil {
-		return err
+	if r.Row().Withheld == 0 { // else the file that is served is another one
+		bundle := &bundleSum{h: sha3.New256()}
+		if err := r.WriteBundle(bundle); err != nil {
+			return err
+		}
+		if bundle.cid() != claim.BundleCID || bundle.n != claim.BundleBytes {
+			return fmt.Errorf("%w: archive.jsonl is not what the manifest says", errUnsound)
+		}
 	}
-	if bundle.cid() != claim.BundleCID || bundle.n != claim.BundleBytes {
-		return fmt.Errorf("%w: archive.jsonl is not what the manifest says", errUnsound)
-	}
+	// where an original is erased since, the manifest that we made of it stands
 	e, err := w.sign(TypeAnnounce, Statement{Subject: Subject(r.Key), Revision: Revision, EventCount: sum.Count, LastSeq: sum.Count,
-		LastHash: sum.LastHash, ArchiveRoot: root, EventsDigest: adp.Encode(sum.Events[:]), EventsCID: sum.EventsCID(),
+		LastHash: sum.LastHash, ArchiveRoot: root, EventsDigest: claim.EventsDigest, EventsCID: claim.EventsCID,
 		BundleCID: claim.BundleCID, BundleBytes: claim.BundleBytes, GeneratedAt: claim.GeneratedAt})
 	if err != nil {
 		return err
@@ -231,6 +238,10 @@ func (w *Witness) attest(ctx context.Context, r *replica.Replica, waited bool) e
 	sum, err := w.ended(ctx, r)
 	if err != nil || sum == nil {
 		return err
+	}
+	if sum.Withheld > 0 {
+		w.log.Info("a room is not attested: not all of it can be recomputed", "origin", r.Origin, "room", r.RoomID, "withheld", sum.Withheld)
+		return nil
 	}
 	root := adp.Encode(sum.Root[:])
 	for _, h := range hashes {

@@ -34,7 +34,7 @@ func mirrorOperatorCommands(parent *cobra.Command) {
 		c.Flags().BoolVar(&inJSON, "json", false, "write JSON")
 		parent.AddCommand(c)
 	}
-	parent.AddCommand(quarantineCommand(data), releaseCommand(data), forgetCommand(data), statusCommand(data))
+	parent.AddCommand(quarantineCommand(data), releaseCommand(data), forgetCommand(data), retentionCommand(data), statusCommand(data))
 }
 
 // hostsAfter sends a command and shows the hosts as they are then.
@@ -122,6 +122,54 @@ What is forgotten is not copied again before: witan mirror resume.`,
 			return err
 		}}
 	c.Flags().BoolVar(&yes, "yes", false, "do it")
+	c.Flags().BoolVar(&inJSON, "json", false, "write JSON")
+	return c
+}
+
+func retentionCommand(data *string) *cobra.Command {
+	var dry, inJSON bool
+	c := &cobra.Command{Use: "retention", Short: "Let go of the records that mirror.retention no longer keeps, now and not at the next daily run", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			raw, err := operator(cmd.Context(), *data, "POST", "/mirror/retention", map[string]any{"dry_run": dry})
+			if err != nil {
+				return err
+			}
+			if inJSON {
+				return indented(cmd.OutOrStdout(), raw)
+			}
+			var r struct {
+				Done                    bool
+				Records, Bytes, Pending int64
+				Rooms                   []struct {
+					URL                      string
+					From, To, Records, Bytes int64
+					Rule, Error              string
+				}
+			}
+			if err := json.Unmarshal(raw, &r); err != nil {
+				return err
+			}
+			out := cmd.OutOrStdout()
+			if len(r.Rooms) > 0 {
+				rows := [][]string{{"ROOM", "FROM SEQ", "TO SEQ", "SIZE", "RULE"}}
+				for _, d := range r.Rooms {
+					rows = append(rows, []string{plain(d.URL), number(d.From), number(d.To), amount(d.Bytes), strings.TrimSpace(d.Rule + " " + short(d.Error, 200))})
+				}
+				if err := table(out, rows); err != nil {
+					return err
+				}
+			}
+			verb := "dropped"
+			if !r.Done {
+				verb = "would be dropped; nothing was"
+			}
+			fmt.Fprintf(out, "%s of %s, %s: %s\n", count(r.Records, "record"), count(int64(len(r.Rooms)), "room"), amount(r.Bytes), verb)
+			if r.Pending > 0 {
+				fmt.Fprintf(out, "in %s more waits for the attestation of the archive, at most until it is 30 days old\n", count(r.Pending, "room"))
+			}
+			return nil
+		}}
+	c.Flags().BoolVar(&dry, "dry-run", false, "only tell what would go")
 	c.Flags().BoolVar(&inJSON, "json", false, "write JSON")
 	return c
 }

@@ -5,6 +5,7 @@ import (
 	"net"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -27,7 +28,8 @@ func TestOperatorScripts(t *testing.T) {
 			return nil
 		},
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
-			// daemon NAME [ORIGIN…] runs a daemon on the folder NAME that mirrors the origins, and sets $NAME to its own
+			// daemon NAME [keep=N] [ORIGIN…] runs a daemon on the folder NAME that mirrors the origins, N records of each room, and sets
+			// $NAME to its own origin
 			"daemon": func(ts *testscript.TestScript, _ bool, args []string) {
 				ln, err := net.Listen("tcp", "127.0.0.1:0")
 				ts.Check(err)
@@ -35,6 +37,12 @@ func TestOperatorScripts(t *testing.T) {
 				cfg.Data, cfg.AllowPrivateAddresses, cfg.P2P.Enabled, cfg.MinFreeDisk = ts.MkAbs(args[0]), true, false, 0
 				cfg.Mirror.PollMin, cfg.Mirror.PollMax = config.Duration(20*time.Millisecond), config.Duration(100*time.Millisecond)
 				for _, origin := range args[1:] {
+					if n, ok := strings.CutPrefix(origin, "keep="); ok {
+						count, err := strconv.ParseInt(n, 10, 64)
+						ts.Check(err)
+						cfg.Mirror.Retention.Count, cfg.Witness.Enabled = count, false
+						continue
+					}
 					cfg.Mirror.Hosts = append(cfg.Mirror.Hosts, config.MirrorHost{URL: origin})
 				}
 				ctx, cancel := context.WithCancel(context.Background())

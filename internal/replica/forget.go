@@ -64,7 +64,7 @@ func (s *Set) Forget(r *Replica) error {
 	}
 	s.drop(r)
 	r.moved.Lock()
-	r.ring = ring{}
+	r.emptyRing()
 	r.moved.Unlock()
 	return s.sweep(r.ID)
 }

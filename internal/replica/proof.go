@@ -125,6 +125,19 @@ func (r *Replica) tailLeaves(tile uint64, n int) ([]byte, error) {
 		l.tile, l.hashes = tile, nil
 	}
 	for have := len(l.hashes) / 32; have < n; have = len(l.hashes) / 32 {
+		if first := int64(tile)*tileSize + int64(have); first < r.Row().Dropped { // the hashes are kept
+			hash, ok, err := r.storedHash(first + 1)
+			if err != nil || !ok {
+				return nil, errors.Join(err, fmt.Errorf("replica %d: no hash of seq %d", r.ID, first+1))
+			}
+			data, err := adp.DecodeHash(hash)
+			if err != nil {
+				return nil, err
+			}
+			h := adp.LeafHash(data[:])
+			l.hashes = append(l.hashes, h[:]...)
+			continue
+		}
 		recs, err := r.Read(int64(tile)*tileSize+int64(have), n-have, 1<<20)
 		if err != nil {
 			return nil, err
@@ -193,11 +206,11 @@ func (r *Replica) Inclusion(seq, size int64) (p Proof, err error) {
 	if size > r.Row().Seq || seq < 1 || seq > size {
 		return p, fmt.Errorf("replica %d: %w: seq %d in %d", r.ID, adp.ErrProofRange, seq, size)
 	}
-	raw, ok, err := r.Record(seq)
+	hash, ok, err := r.storedHash(seq) // the record may be dropped
 	if err != nil || !ok {
 		return p, errors.Join(err, fmt.Errorf("replica %d: no record at seq %d", r.ID, seq))
 	}
-	rec, err := parseStored(raw)
+	leaf, err := adp.DecodeHash(hash)
 	if err != nil {
 		return p, fmt.Errorf("replica %d: seq %d: %w", r.ID, seq, err)
 	}
@@ -211,12 +224,12 @@ func (r *Replica) Inclusion(seq, size int64) (p Proof, err error) {
 		return err
 	})
 	if err == nil { // what is served has been verified: it costs a few hashes
-		err = adp.VerifyInclusion(rec.LeafData(), uint64(seq-1), uint64(size), hashes, root)
+		err = adp.VerifyInclusion(leaf, uint64(seq-1), uint64(size), hashes, root)
 	}
 	if err != nil {
 		return p, fmt.Errorf("replica %d: prove seq %d of %d: %w", r.ID, seq, size, err)
 	}
-	return Proof{RoomID: r.RoomID, Genesis: r.Genesis, Seq: seq, LeafHash: rec.Hash, Size: size, Root: adp.Encode(root[:]), Hashes: encodeAll(hashes)}, nil
+	return Proof{RoomID: r.RoomID, Genesis: r.Genesis, Seq: seq, LeafHash: hash, Size: size, Root: adp.Encode(root[:]), Hashes: encodeAll(hashes)}, nil
 }
 
 // Consistency proves that the room of one size grew into that of another. 0 ≤ from

@@ -69,6 +69,10 @@ func (r *Replica) Read(after int64, limit, maxBytes int) ([][]byte, error) {
 		r.moved.Unlock()
 		return nil, nil
 	}
+	if after < r.committed.Dropped {
+		defer r.moved.Unlock()
+		return nil, gone(r.committed)
+	}
 	recs, ok := r.ring.after(after, limit, maxBytes)
 	r.moved.Unlock()
 	if ok {
@@ -100,7 +104,11 @@ func (r *Replica) Record(seq int64) ([]byte, bool, error) {
 // Scan gives every committed record behind a seq up to another. raw is valid
 // only in fn.
 func (r *Replica) Scan(after, last int64, fn func(seq int64, raw []byte) error) error {
-	return r.scan(after, min(last, r.Row().Seq), fn)
+	row := r.Row()
+	if after < row.Dropped {
+		return gone(row)
+	}
+	return r.scan(after, min(last, row.Seq), fn)
 }
 
 var errStop = errors.New("enough")
@@ -201,7 +209,7 @@ func (r *Replica) tileHash(seq int64) (string, bool, error) {
 			return "", false, err
 		}
 		if !ok || len(raw) != tileSize*32 { // not full yet
-			return r.recordHash(seq)
+			return r.storedHash(seq)
 		}
 		t = tile{index, raw}
 		r.cached = t

@@ -443,6 +443,12 @@ func (r *Replica) reload() error {
 	r.tail, r.fresh, r.cached, r.flying, r.later = nil, nil, tile{}, nil, 0
 	tileStart := row.Seq / tileSize * tileSize
 	from := min(tileStart, st.Last.Seq)
+	if row.Dropped > 0 {
+		if from, err = r.loadDropped(row, st, tileStart); err != nil {
+			r.state = nil
+			return fmt.Errorf("replica %d of %s: %w", r.ID, r.Origin, err)
+		}
+	}
 	err = r.scan(from, row.Seq, func(seq int64, raw []byte) error {
 		rec, err := parseStored(raw)
 		if err != nil {

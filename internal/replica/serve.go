@@ -194,6 +194,9 @@ func (r *Replica) ServeBundle(w http.ResponseWriter) error {
 	} else if !ok {
 		return adp.Errorf(adp.RoomNotActive, "the room has not ended: there is no archive yet")
 	}
+	if row := r.Row(); row.Dropped > 0 {
+		return gone(row)
+	}
 	w.Header().Set("Content-Type", "application/jsonl; charset=utf-8")
 	if n := r.Row().Withheld; n > 0 { // these are not the bytes of bundle_cid
 		w.Header().Set("Witan-Withheld", strconv.FormatInt(n, 10))
@@ -207,6 +210,9 @@ func (r *Replica) ServeMarkdown(w http.ResponseWriter, req *http.Request, url st
 		return err
 	} else if !ok {
 		return adp.Errorf(adp.RoomNotActive, "the room has not ended: there is no archive yet")
+	}
+	if row := r.Row(); row.Dropped > 0 {
+		return gone(row)
 	}
 	w.Header().Set("Content-Type", "text/markdown; charset=utf-8")
 	w.Header().Set("Content-Security-Policy", "default-src 'none'; sandbox")

@@ -215,8 +215,12 @@ func (r *Replica) change(fn func(*Turn, *store.Batch) error) error {
 
 // stored is one committed record, as readers get it.
 func (r *Replica) stored(seq int64) (*adp.Record, error) {
-	if last := r.Row().Seq; seq < 1 || seq > last {
-		return nil, adp.Errorf(adp.InvalidRequest, "there is no seq %d: the room has the records 1 to %d", seq, last)
+	row := r.Row()
+	if seq < 1 || seq > row.Seq {
+		return nil, adp.Errorf(adp.InvalidRequest, "there is no seq %d: the room has the records 1 to %d", seq, row.Seq)
+	}
+	if seq <= row.Dropped {
+		return nil, gone(row)
 	}
 	raw, ok, err := r.set.st.Get(store.Record(r.ID, seq))
 	if err != nil {

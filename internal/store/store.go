@@ -24,6 +24,10 @@ type Options struct {
 	// disk that is really full would not be an error but a SIGBUS that ends the process.
 	MinFree uint64
 
+	// LogFile is the size of the files that large values stand in, and so the unit in which space is given back; 0 means 64 MiB,
+	// tests take less. A value must fit.
+	LogFile int64
+
 	// Log gets the engine's warnings and errors; nil drops them.
 	Log *slog.Logger
 
@@ -34,7 +38,7 @@ const defaultMinFree = 256 << 20
 
 // A Store is an open store. All methods are for concurrent use.
 //
-// Lock order: writeMu before mu. mu guards the fields below it and is held only for moments.
+// Lock order: gcMu, writeMu, mu. mu guards the fields below it and is held only for moments.
 type Store struct {
 	dir       string
 	db        *badger.DB
@@ -47,6 +51,7 @@ type Store struct {
 	inMemory  bool
 
 	writeMu sync.Mutex    // held over each group's transaction, and over the whole of Restore
+	gcMu    sync.Mutex    // held while garbage is collected; before writeMu
 	drained chan struct{} // closed when the committer has ended
 
 	mu       sync.Mutex
@@ -234,21 +239,7 @@ func (s *Store) GC() error {
 		return ErrClosed
 	}
 	defer s.leave()
-	for !s.inMemory {
-		free, err := s.free()
-		if err != nil {
-			return err
-		}
-		if need := min(s.minFree, openNeeds); free < need {
-			return fmt.Errorf("%w: %d bytes free in %s, collecting garbage needs %d", ErrDiskFull, free, s.dir, need)
-		}
-		switch err := s.db.RunValueLogGC(0.5); {
-		case err == nil: // a file went; there may be more
-		case errors.Is(err, badger.ErrNoRewrite), errors.Is(err, badger.ErrRejected): // nothing to gain, or another GC runs
-			return nil
-		default:
-			return fmt.Errorf("store: collect garbage: %w", err)
-		}
-	}
-	return nil
+	s.gcMu.Lock()
+	defer s.gcMu.Unlock()
+	return s.collect(0.5)
 }

@@ -42,6 +42,10 @@ func engineOptions(o Options, log *engineLog) badger.Options {
 	if o.InMemory {
 		threshold = maxInMemoryValue + 1
 	}
+	logFile := int64(valueLogFileSize)
+	if o.LogFile > 0 {
+		logFile = o.LogFile
+	}
 	return badger.DefaultOptions(o.Dir).
 		WithInMemory(o.InMemory).
 		WithLogger(log).
@@ -55,7 +59,7 @@ func engineOptions(o Options, log *engineLog) badger.Options {
 		WithBlockCacheSize(16 << 20).
 		WithCompression(options.None).
 		WithValueThreshold(threshold).
-		WithValueLogFileSize(valueLogFileSize).
+		WithValueLogFileSize(logFile).
 		WithExternalMagic(layoutVersion).
 		WithMetricsEnabled(false)
 }

@@ -47,6 +47,9 @@ var statuses = map[adp.Code]int{
 	adp.JoinRequestRoleMismatch: http.StatusConflict,
 	adp.JoinRequestExpired:      http.StatusConflict,
 
+	adp.Gone:     http.StatusGone,
+	adp.Withheld: http.StatusUnavailableForLegalReasons,
+
 	adp.PayloadTooLarge: http.StatusRequestEntityTooLarge,
 
 	adp.PayloadSchemaViolation: http.StatusUnprocessableEntity,

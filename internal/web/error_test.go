@@ -27,6 +27,8 @@ var wantStatus = map[int]string{
 	403: "permission_denied membership_required member_banned approval_required role_not_allowed join_request_not_approved",
 	404: "not_found room_not_found join_request_not_found agent_status_not_found",
 	409: "room_head_mismatch base_record_mismatch nonce_not_greater room_not_active room_ended max_speakers_exceeded join_request_role_mismatch join_request_expired",
+	410: "gone",
+	451: "withheld",
 	413: "payload_too_large",
 	422: "payload_schema_violation type_not_defined type_disabled pack_unavailable",
 	429: "rate_limited",
