@@ -26,6 +26,7 @@ type Config struct {
 	Limits  Limits  `toml:"limits"`
 	Mirror  Mirror  `toml:"mirror"`
 	Witness Witness `toml:"witness"`
+	Log     Log     `toml:"log"`
 }
 
 // P2P is the libp2p node.
@@ -136,8 +137,9 @@ type MirrorHost struct {
 
 // Witness is the role that attests archives.
 type Witness struct {
-	Enabled bool    `toml:"enabled"`
-	Trust   []Trust `toml:"trust"`
+	Enabled bool         `toml:"enabled"`
+	Trust   []Trust      `toml:"trust"`
+	Logs    []WitnessLog `toml:"log"`
 }
 
 // Trust is one witness whose statements and attestations are kept although it is not bound to a followed origin.
@@ -145,4 +147,22 @@ type Trust struct {
 	Agent string `toml:"agent"` // Agent ID
 	Group string `toml:"group"` // operator group; a policy of k of n counts each group once
 	Name  string `toml:"name"`
+}
+
+// WitnessLog is one log whose checkpoints this daemon cosigns (C2SP tlog-witness). A log that signs with several keys has one
+// block for each.
+type WitnessLog struct {
+	Origin      string `toml:"origin"` // the first line of its checkpoints
+	VerifierKey string `toml:"vkey"`
+}
+
+// Log is the log of what this daemon signs about archives.
+type Log struct {
+	Witnesses []LogWitness `toml:"witness"`
+}
+
+// LogWitness is one witness that is asked to cosign the checkpoints of our log (C2SP tlog-witness).
+type LogWitness struct {
+	URL         string `toml:"url"` // its submission prefix
+	VerifierKey string `toml:"vkey"`
 }

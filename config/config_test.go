@@ -68,15 +68,15 @@ func TestDefaultTextIsACopy(t *testing.T) {
 // What the comments of the default file show as examples is right.
 func TestDefaultTextExamples(t *testing.T) {
 	text := string(DefaultText())
-	for _, s := range []string{"[[mirror.host]]", "url = ", "observe = ", "via = ", "keep_all = ", "[mirror.host.retention]", "age = ", "bytes = ", "count = ", "host_bytes = ", "host_count = ", "[[witness.trust]]", "agent = ", "group = ", "name = "} {
+	for _, s := range []string{"[[mirror.host]]", "url = ", "observe = ", "via = ", "keep_all = ", "[mirror.host.retention]", "age = ", "bytes = ", "count = ", "host_bytes = ", "host_count = ", "[[witness.trust]]", "agent = ", "group = ", "name = ", "[[witness.log]]", "origin = ", "vkey = ", "[[log.witness]]"} {
 		text = strings.ReplaceAll(text, "\n# "+s, "\n"+s)
 	}
 	c, err := parse("x", []byte(text), Default())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := c.Validate(); err != nil || len(c.Mirror.Hosts) != 1 || len(c.Witness.Trust) != 1 {
-		t.Fatalf("%v %+v %+v", err, c.Mirror.Hosts, c.Witness.Trust)
+	if err := c.Validate(); err != nil || len(c.Mirror.Hosts) != 1 || len(c.Witness.Trust) != 1 || len(c.Witness.Logs) != 1 || len(c.Log.Witnesses) != 1 {
+		t.Fatalf("%v %+v %+v %+v", err, c.Mirror.Hosts, c.Witness, c.Log)
 	}
 }
 
@@ -251,7 +251,7 @@ func TestApplyEnvRefuses(t *testing.T) {
 		t.Fatal("no error")
 	}
 	for _, want := range []string{"WITAN_LISTNE: no such setting; did you mean WITAN_LISTEN?", "WITAN_P2P_ENABLED: \"maybe\"", "WITAN_HOST_ROOMS_TOTAL: \"1e3\"",
-		"WITAN_MIRROR_POLL_MIN: \"30\" is not a time", "WITAN_MIRROR_HOST: no such setting; hosts and witnesses are blocks", "WITAN_LIMITS_BODY_BYTES: \"\" is not a size",
+		"WITAN_MIRROR_POLL_MIN: \"30\" is not a time", "WITAN_MIRROR_HOST: no such setting; hosts, witnesses and logs are blocks", "WITAN_LIMITS_BODY_BYTES: \"\" is not a size",
 		"WITAN_TRUSTED_PROXIES: ", "WITAN_LIMITS_REQUESTS_PER_SECOND: \"fast\"", "WITAN_listen: no such setting", "WITAN_QUITE_DIFFERENT: no such setting"} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("error lacks %q:\n%v", want, err)

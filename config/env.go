@@ -38,8 +38,10 @@ func ApplyEnv(c *Config, environ []string) error {
 func envName(path []string) string { return envPrefix + strings.ToUpper(strings.Join(path, "_")) }
 
 func envHint(name string, known map[string]reflect.Value) string {
-	if strings.HasPrefix(name, "WITAN_MIRROR_HOST") || strings.HasPrefix(name, "WITAN_WITNESS_TRUST") {
-		return "; hosts and witnesses are blocks of the settings file"
+	for _, block := range []string{"WITAN_MIRROR_HOST", "WITAN_WITNESS_TRUST", "WITAN_WITNESS_LOG", "WITAN_LOG_WITNESS"} {
+		if strings.HasPrefix(name, block) {
+			return "; hosts, witnesses and logs are blocks of the settings file"
+		}
 	}
 	names := make([]string, 0, len(known))
 	for n := range known {

@@ -14,6 +14,7 @@ import (
 	"github.com/multiformats/go-multiaddr"
 
 	"github.com/witan-adp/witan/adp"
+	"github.com/witan-adp/witan/internal/cosignature"
 )
 
 // problems collects what is wrong; each entry starts with the key that it is about.
@@ -33,6 +34,7 @@ func (c *Config) Validate() error {
 	c.Limits.validate(&p)
 	c.Mirror.validate(&p)
 	c.Witness.validate(&p)
+	c.Log.validate(&p)
 	return errors.Join(p...)
 }
 
@@ -176,6 +178,46 @@ func (c *Witness) validate(p *problems) {
 		if t.Group == "" {
 			p.add(key+"group", "name the operator group, which counts once")
 		}
+	}
+	logs := map[WitnessLog]bool{}
+	for i, l := range c.Logs {
+		key := fmt.Sprintf("witness.log %d: ", i+1)
+		if l.Origin == "" || strings.ContainsAny(l.Origin, "\r\n") {
+			p.add(key+"origin", "%q is not the first line of a checkpoint", l.Origin)
+		}
+		if _, err := cosignature.ParseVerifier(l.VerifierKey); err != nil {
+			p.add(key+"vkey", "%v", err)
+		} else if logs[l] {
+			p.add(key+"vkey", "%s stands there twice for %s", l.VerifierKey, l.Origin)
+		}
+		logs[l] = true
+	}
+}
+
+// maxLogWitnesses is what the readers of a checkpoint have room for.
+const maxLogWitnesses = 32
+
+func (c *Log) validate(p *problems) {
+	if len(c.Witnesses) > maxLogWitnesses {
+		p.add("log.witness", "%d witnesses; %d is the limit", len(c.Witnesses), maxLogWitnesses)
+	}
+	seen := map[string]bool{}
+	for i, w := range c.Witnesses {
+		key := fmt.Sprintf("log.witness %d: ", i+1)
+		u, err := url.Parse(w.URL)
+		if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Hostname() == "" || u.User != nil || strings.ContainsAny(w.URL, "?#") {
+			p.add(key+"url", "%q is not the prefix of a witness; write scheme://host[:port][/path], such as \"https://witness.example/prefix\"", w.URL)
+		}
+		v, err := cosignature.ParseVerifier(w.VerifierKey)
+		switch {
+		case err != nil:
+			p.add(key+"vkey", "%v", err)
+		case v.Kind() != cosignature.Witness:
+			p.add(key+"vkey", "%s is %v; ask the witness for its own, which is of type 4", w.VerifierKey, v.Kind())
+		case seen[w.VerifierKey]:
+			p.add(key+"vkey", "%s stands there twice; one key counts once", w.VerifierKey)
+		}
+		seen[w.VerifierKey] = true
 	}
 }
 
