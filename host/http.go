@@ -220,7 +220,11 @@ func (h *Host) serveRoom(w http.ResponseWriter, req *http.Request) error {
 	if err := s.r.View(req.Context(), func(st *room.State) { body = st.Resource(h.roomURL(s.r.RoomID), h.now()) }); err != nil {
 		return h.unavailable(err)
 	}
-	web.WriteRaw(w, http.StatusOK, body)
+	cache := web.CacheAsk
+	if !s.public {
+		cache = web.CacheNever
+	}
+	web.WriteTagged(w, req, cache, body)
 	return nil
 }
 
@@ -251,11 +255,11 @@ func (h *Host) serveArchive(w http.ResponseWriter, req *http.Request) error {
 	}
 	switch {
 	case strings.HasSuffix(req.URL.Path, ".jsonl"):
-		return s.r.ServeBundle(w)
+		return s.r.ServeBundle(w, req, s.public)
 	case strings.HasSuffix(req.URL.Path, ".md"):
-		return s.r.ServeMarkdown(w, req, h.roomURL(s.r.RoomID), h.now())
+		return s.r.ServeMarkdown(w, req, h.roomURL(s.r.RoomID), h.now(), s.public)
 	}
-	return s.r.ServeManifest(w)
+	return s.r.ServeManifest(w, req, s.public)
 }
 
 // serveProof answers with a Merkle proof over the room's records, to those who

@@ -172,6 +172,7 @@ type Mirror struct {
 	log     *slog.Logger
 	metrics *metrics
 	cursors *web.Cursors
+	seats   *web.Seats
 	cores   chan struct{} // bounds signature checks to the cores of the machine
 	work    chan struct{} // rooms in work, see work.go
 	waiting atomic.Int64  // hosts that wait for a place in work
@@ -209,7 +210,7 @@ func New(o Options) (*Mirror, error) {
 	if err != nil {
 		return nil, fmt.Errorf("mirror: %w", err)
 	}
-	m.cursors = web.NewCursors(key)
+	m.cursors, m.seats = web.NewCursors(key), web.NewSeats(streamsPerAddress)
 	if err := m.keepings.load(o.Store); err != nil {
 		return nil, fmt.Errorf("mirror: %w", err)
 	}

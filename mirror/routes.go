@@ -133,17 +133,32 @@ func (s *served) resource(w http.ResponseWriter, req *http.Request) error {
 	if err := s.r.View(req.Context(), func(st *room.State) { body = st.Resource(s.url, s.m.o.Now()) }); err != nil {
 		return err
 	}
-	web.WriteRaw(w, http.StatusOK, body)
+	web.WriteTagged(w, req, web.CacheAsk, body)
 	return nil
 }
 
+// streamsPerAddress bounds the live streams and long polls of one client.
+const streamsPerAddress = 64
+
 func (s *served) events(w http.ResponseWriter, req *http.Request) error {
+	if req.URL.Query().Get("wait") != "" {
+		leave, err := s.m.seats.Take(req)
+		if err != nil {
+			return err
+		}
+		defer leave()
+	}
 	return s.r.ServeEvents(w, req, s.base+"/rooms/"+s.r.RoomID+"/events", true)
 }
 
 // live is the stream of ADP §17, open to all. It starts with what is committed
 // after it begins.
 func (s *served) live(w http.ResponseWriter, req *http.Request) error {
+	leave, err := s.m.seats.Take(req)
+	if err != nil {
+		return err
+	}
+	defer leave()
 	after, _, _ := s.r.Moved()
 	stream, err := web.NewStream(w, req)
 	if err != nil {
@@ -168,16 +183,16 @@ func (s *served) goesOn(ctx context.Context) bool {
 	return status == room.Scheduled || status == room.Active
 }
 
-func (s *served) manifest(w http.ResponseWriter, _ *http.Request) error {
-	return s.r.ServeManifest(w)
+func (s *served) manifest(w http.ResponseWriter, req *http.Request) error {
+	return s.r.ServeManifest(w, req, true)
 }
 
-func (s *served) bundle(w http.ResponseWriter, _ *http.Request) error {
-	return s.r.ServeBundle(w)
+func (s *served) bundle(w http.ResponseWriter, req *http.Request) error {
+	return s.r.ServeBundle(w, req, true)
 }
 
 func (s *served) markdown(w http.ResponseWriter, req *http.Request) error {
-	return s.r.ServeMarkdown(w, req, s.url, s.m.o.Now())
+	return s.r.ServeMarkdown(w, req, s.url, s.m.o.Now(), true)
 }
 
 // agentStatus is empty: status is short-lived and no part of the record.

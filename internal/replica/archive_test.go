@@ -181,11 +181,11 @@ func TestNoArchiveBeforeTheEnd(t *testing.T) {
 }
 
 func serving(r *Replica, now int64) map[string]func(http.ResponseWriter) error {
+	req := httptest.NewRequestWithContext(context.Background(), http.MethodGet, roomURL+"/archive", nil)
 	return map[string]func(http.ResponseWriter) error{
-		"manifest": r.ServeManifest, "bundle": r.ServeBundle,
-		"markdown": func(w http.ResponseWriter) error {
-			return r.ServeMarkdown(w, httptest.NewRequestWithContext(context.Background(), http.MethodGet, roomURL+"/archive.md", nil), roomURL, now)
-		},
+		"manifest": func(w http.ResponseWriter) error { return r.ServeManifest(w, req, true) },
+		"bundle":   func(w http.ResponseWriter) error { return r.ServeBundle(w, req, true) },
+		"markdown": func(w http.ResponseWriter) error { return r.ServeMarkdown(w, req, roomURL, now, true) },
 	}
 }
 

@@ -141,12 +141,13 @@ func TestDropAnArchivedRoom(t *testing.T) {
 		t.Fatal(err)
 	}
 	resp := httptest.NewRecorder()
-	if err := r.ServeManifest(resp); err != nil || !bytes.Equal(bytes.TrimSpace(resp.Body.Bytes()), manifest) {
+	req := httptest.NewRequest("GET", "/", nil)
+	if err := r.ServeManifest(resp, req, true); err != nil || !bytes.Equal(bytes.TrimSpace(resp.Body.Bytes()), manifest) {
 		t.Errorf("the manifest: %v", err)
 	}
 	for name, serve := range map[string]func(w http.ResponseWriter) error{
-		"jsonl": r.ServeBundle,
-		"md":    func(w http.ResponseWriter) error { return r.ServeMarkdown(w, httptest.NewRequest("GET", "/", nil), roomURL, s.now) },
+		"jsonl": func(w http.ResponseWriter) error { return r.ServeBundle(w, req, true) },
+		"md":    func(w http.ResponseWriter) error { return r.ServeMarkdown(w, req, roomURL, s.now, true) },
 	} {
 		if err := serve(httptest.NewRecorder()); adp.CodeOf(err) != adp.Gone {
 			t.Errorf("archive.%s: %v", name, err)

@@ -70,6 +70,10 @@ func (r *Replica) evict() bool {
 func (r *Replica) shed() {
 	r.row, r.rowJSON, r.state, r.tree = Row{}, nil, nil, adp.Tree{}
 	r.tail, r.fresh, r.cached, r.flying = nil, nil, tile{}, nil
+	if r.leaves.mu.TryLock() { // else a proof is being made
+		r.leaves.hashes = nil
+		r.leaves.mu.Unlock()
+	}
 	r.moved.Lock()
 	defer r.moved.Unlock()
 	r.emptyRing()

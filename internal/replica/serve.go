@@ -2,6 +2,7 @@ package replica
 
 import (
 	"context"
+	"crypto/sha256"
 	"fmt"
 	"net/http"
 	"strconv"
@@ -22,8 +23,8 @@ const (
 
 // ServeEvents answers GET …/events (ADP §16): records behind after_seq in
 // order, with a Link to the next page. base is the absolute URL of this very
-// path. wait allows the long poll, which is for public rooms.
-func (r *Replica) ServeEvents(w http.ResponseWriter, req *http.Request, base string, wait bool) error {
+// path. Those of public rooms may be cached, and allow the long poll.
+func (r *Replica) ServeEvents(w http.ResponseWriter, req *http.Request, base string, public bool) error {
 	q, err := web.ParseQuery(req)
 	if err != nil {
 		return err
@@ -44,11 +45,12 @@ func (r *Replica) ServeEvents(w http.ResponseWriter, req *http.Request, base str
 		return adp.Errorf(adp.InvalidRequest, "this cursor was not made here: pages of events follow after_seq, see the Link header")
 	}
 	if seconds > 0 {
-		if !wait {
+		if !public {
 			return adp.Errorf(adp.InvalidRequest, "wait is for public rooms; members of other rooms use the live stream")
 		}
 		r.await(req.Context(), after, time.Duration(min(seconds, maxWait))*time.Second)
 	}
+	over := r.over() // before the records are read: then nothing comes behind them
 	recs, err := r.Read(after, limit, maxPageSize)
 	if err != nil {
 		return err
@@ -56,9 +58,59 @@ func (r *Replica) ServeEvents(w http.ResponseWriter, req *http.Request, base str
 	if last, _, _ := r.Moved(); len(recs) > 0 && after+int64(len(recs)) < last {
 		web.NextLink(w, fmt.Sprintf("%s?after_seq=%d&limit=%d", base, after+int64(len(recs)), limit))
 	}
+	cache := cacheRule(public, len(recs) == limit || over && len(recs) > 0)
+	if tag := pageTag(after, recs); tag == "" {
+		w.Header().Set("Cache-Control", cache)
+	} else if web.NotModified(w, req, tag, cache) {
+		return nil
+	}
 	web.WriteArray(w, recs)
 	return nil
 }
+
+// over tells whether no more records come.
+func (r *Replica) over() bool {
+	row := r.Row()
+	return row.Archived || row.State == Complete
+}
+
+// cacheRule is what caches may do with an answer about a room.
+func cacheRule(public, final bool) string {
+	switch {
+	case !public:
+		return web.CacheNever
+	case final:
+		return web.CacheForever
+	}
+	return web.CacheAsk
+}
+
+// pageTag is the entity tag of a page of records: the place, the hash of the last
+// record, which covers those before it, and which of them are withheld. It is "" for
+// a page that has none: it may be empty for several reasons.
+func pageTag(after int64, recs [][]byte) string {
+	if len(recs) == 0 {
+		return ""
+	}
+	last, err := parseStored(recs[len(recs)-1])
+	if err != nil {
+		return ""
+	}
+	tag := fmt.Appendf(nil, `"%d-%d-%s`, after, len(recs), last.Hash)
+	for i, raw := range recs {
+		if IsRedacted(raw) {
+			tag = fmt.Appendf(tag, ".%d", i)
+		}
+	}
+	if len(tag) > maxTag {
+		sum := sha256.Sum256(tag)
+		tag = append([]byte{'"'}, adp.Encode(sum[:])...)
+	}
+	return string(append(tag, '"'))
+}
+
+// maxTag bounds an entity tag, in bytes.
+const maxTag = 256
 
 // await returns once there is a record behind a seq, or the time is over.
 func (r *Replica) await(ctx context.Context, after int64, d time.Duration) {
@@ -175,7 +227,7 @@ func untilEnd(recs [][]byte) (cut [][]byte, found bool, err error) {
 }
 
 // ServeManifest answers GET …/archive.
-func (r *Replica) ServeManifest(w http.ResponseWriter) error {
+func (r *Replica) ServeManifest(w http.ResponseWriter, req *http.Request, public bool) error {
 	m, ok, err := r.Manifest()
 	if err != nil {
 		return err
@@ -183,29 +235,61 @@ func (r *Replica) ServeManifest(w http.ResponseWriter) error {
 	if !ok {
 		return adp.Errorf(adp.RoomNotActive, "the room has not ended: there is no archive yet")
 	}
-	web.WriteRaw(w, http.StatusOK, m)
+	web.WriteTagged(w, req, cacheRule(public, true), m)
 	return nil
 }
 
-// ServeBundle answers GET …/archive.jsonl.
-func (r *Replica) ServeBundle(w http.ResponseWriter) error {
-	if _, ok, err := r.Manifest(); err != nil {
+// ServeBundle answers GET …/archive.jsonl, or a range of its bytes. Its entity tag is
+// bundle_cid. Where records are withheld it is not these bytes, and comes only as a
+// whole.
+func (r *Replica) ServeBundle(w http.ResponseWriter, req *http.Request, public bool) error {
+	m, ok, err := r.Manifest()
+	if err != nil {
 		return err
-	} else if !ok {
+	}
+	if !ok {
 		return adp.Errorf(adp.RoomNotActive, "the room has not ended: there is no archive yet")
 	}
 	if row := r.Row(); row.Dropped > 0 {
 		return gone(row)
 	}
-	w.Header().Set("Content-Type", "application/jsonl; charset=utf-8")
-	if n := r.Row().Withheld; n > 0 { // these are not the bytes of bundle_cid
-		w.Header().Set("Witan-Withheld", strconv.FormatInt(n, 10))
+	h := w.Header()
+	h.Set("Content-Type", "application/jsonl; charset=utf-8")
+	if n := r.Row().Withheld; n > 0 {
+		h.Set("Witan-Withheld", strconv.FormatInt(n, 10))
+		h.Set("Cache-Control", cacheRule(public, false))
+		return cutShort(r.WriteBundle(w))
+	}
+	claim, err := adp.ParseClaim(m)
+	if err != nil {
+		return fmt.Errorf("replica %d: the manifest: %w", r.ID, err)
+	}
+	tag, cache := `"`+claim.BundleCID+`"`, cacheRule(public, true)
+	if req.Header.Get("Range") != "" {
+		c, err := r.content(claim.BundleCID, adp.CodecRaw)
+		if err != nil {
+			return err
+		}
+		h.Set("ETag", tag)
+		h.Set("Cache-Control", cache)
+		// the length is declared: an answer that a failing disk cuts is seen to be cut
+		http.ServeContent(w, req, "", time.Time{}, &seeker{c: c})
+		return nil
+	}
+	h.Set("Accept-Ranges", "bytes")
+	if web.NotModified(w, req, tag, cache) {
+		return nil
+	}
+	h.Set("Content-Length", strconv.FormatInt(claim.BundleBytes, 10))
+	if req.Method == http.MethodHead {
+		w.WriteHeader(http.StatusOK)
+		return nil
 	}
 	return cutShort(r.WriteBundle(w))
 }
 
 // ServeMarkdown answers GET …/archive.md.
-func (r *Replica) ServeMarkdown(w http.ResponseWriter, req *http.Request, url string, now int64) error {
+func (r *Replica) ServeMarkdown(w http.ResponseWriter, req *http.Request, url string, now int64, public bool) error {
 	if _, ok, err := r.Manifest(); err != nil {
 		return err
 	} else if !ok {
@@ -216,6 +300,7 @@ func (r *Replica) ServeMarkdown(w http.ResponseWriter, req *http.Request, url st
 	}
 	w.Header().Set("Content-Type", "text/markdown; charset=utf-8")
 	w.Header().Set("Content-Security-Policy", "default-src 'none'; sandbox")
+	w.Header().Set("Cache-Control", cacheRule(public, false)) // a later version may write it in another way
 	return cutShort(r.WriteMarkdown(req.Context(), w, url, now))
 }
 

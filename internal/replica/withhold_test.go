@@ -159,7 +159,7 @@ func TestWithholdAfterTheArchive(t *testing.T) {
 			t.Error("the manifest changed")
 		}
 		resp := httptest.NewRecorder()
-		if err := r.ServeBundle(resp); err != nil || resp.Header().Get("Witan-Withheld") != "1" || strings.Contains(resp.Body.String(), secret) {
+		if err := r.ServeBundle(resp, httptest.NewRequest("GET", "/", nil), true); err != nil || resp.Header().Get("Witan-Withheld") != "1" || strings.Contains(resp.Body.String(), secret) {
 			t.Errorf("archive.jsonl: %v %v", err, resp.Header())
 		}
 		claim, err := adp.ParseClaim(before)
@@ -172,7 +172,7 @@ func TestWithholdAfterTheArchive(t *testing.T) {
 			t.Errorf("the manifest against the redacted archive: %v", err)
 		}
 		resp = httptest.NewRecorder()
-		if err := r.ServeMarkdown(resp, httptest.NewRequest("GET", "/", nil), roomURL, s.now); err != nil || strings.Contains(resp.Body.String(), secret) || !strings.Contains(resp.Body.String(), "This event is withheld") {
+		if err := r.ServeMarkdown(resp, httptest.NewRequest("GET", "/", nil), roomURL, s.now, true); err != nil || strings.Contains(resp.Body.String(), secret) || !strings.Contains(resp.Body.String(), "This event is withheld") {
 			t.Errorf("archive.md: %v", err)
 		}
 		sum, err := r.Summary(t.Context())

@@ -122,7 +122,7 @@ func (g *guarded) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	if r.Method == http.MethodOptions {
 		h.Set("Access-Control-Allow-Methods", "GET, HEAD, POST, PUT, DELETE")
-		h.Set("Access-Control-Allow-Headers", "Authorization, Content-Type")
+		h.Set("Access-Control-Allow-Headers", "Authorization, Content-Type, If-None-Match, If-Range, Range")
 		h.Set("Access-Control-Max-Age", "86400")
 		rec.WriteHeader(http.StatusNoContent)
 		return
