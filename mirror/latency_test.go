@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -13,20 +15,28 @@ import (
 	"github.com/witan-adp/witan/internal/replica"
 )
 
-// wire connects a mirror to a real node on loopback, as a daemon does.
-func wire(t *testing.T, seed byte, peers ...string) (*p2p.Node, func(*Mirror)) {
+// wire connects a mirror to a real node on loopback, as a daemon does. rejected
+// counts what its validator rejects.
+func wire(t *testing.T, seed byte, peers ...string) (node *p2p.Node, connect func(*Mirror), rejected *atomic.Int64) {
 	t.Helper()
+	rejected = &atomic.Int64{}
 	node, err := p2p.New(p2p.Options{Key: ed25519.NewKeyFromSeed(slices.Repeat([]byte{seed}, 32)), Listen: []string{"/ip4/127.0.0.1/tcp/0"}, Peers: peers, AllowPrivate: true,
 		Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return node, func(m *Mirror) {
+	return node, rejecting(t, node, rejected), rejected
+}
+
+// rejecting is the connect of wire.
+func rejecting(t *testing.T, node *p2p.Node, rejected *atomic.Int64) func(*Mirror) {
+	return func(m *Mirror) {
 		topic, err := node.Join(TopicRelay, MaxRelay, func(from string, data []byte) p2p.Verdict {
 			switch m.Validate(from, data) {
 			case Accept:
 				return p2p.Accept
 			case Reject:
+				rejected.Add(1)
 				return p2p.Reject
 			}
 			return p2p.Ignore
@@ -53,9 +63,9 @@ func wire(t *testing.T, seed byte, peers ...string) (*p2p.Node, func(*Mirror)) {
 // The time from a host's commit to the mirror's commit, over a real pair of nodes.
 func TestRelayLatency(t *testing.T) {
 	const rooms, rounds, gate = 20, 60, 100 * time.Millisecond
-	a, wireA := wire(t, 1)
+	a, wireA, _ := wire(t, 1)
 	h := newLiveHost(t, 4, nil, wireA)
-	b, wireB := wire(t, 2, a.Addrs()[0])
+	b, wireB, _ := wire(t, 2, a.Addrs()[0])
 	var all []*story
 	for i := range rooms {
 		s := talk(t, fmt.Sprint("room", i), 3)
@@ -111,5 +121,94 @@ func TestRelayLatency(t *testing.T) {
 		if took[rounds/2] >= gate {
 			t.Errorf("%s: the median is %v, want less than %v", c.what, took[rounds/2], gate)
 		}
+	}
+}
+
+// One peer sends bad messages as fast as it can: the records of an honest host come
+// all the same, and the sender is no longer listened to.
+func TestFloodOfAPeer(t *testing.T) {
+	const lasts, gate = 3 * time.Second, time.Second
+	a, wireA, _ := wire(t, 1)
+	h := newLiveHost(t, 4, nil, wireA)
+	b, wireB, rejected := wire(t, 2, a.Addrs()[0])
+	s := talk(t, "room", 3)
+	h.commit(s)
+	var sent, at atomic.Int64
+	g := startOn(t, memory(t), func(o *Options) {
+		seldom(o)
+		o.Changed = func(r *replica.Replica) { at.Store(r.Row().Seq) }
+	}, wireB).follow(h.fakeHost).bound(h)
+	g.holds(h.fakeHost, s)
+	say := func(limit time.Duration) bool {
+		s.say(member, "now")
+		h.keep(s)
+		h.put(s)
+		h.g.m.Publish(h.own["room"])
+		for late := time.After(limit); at.Load() < int64(len(s.recs)); {
+			select {
+			case <-late:
+				return false
+			case <-time.After(time.Millisecond):
+			}
+		}
+		return true
+	}
+	until(t, "the topic is up on both sides", func() bool { return say(200 * time.Millisecond) })
+
+	flooder, err := p2p.New(p2p.Options{Key: ed25519.NewKeyFromSeed(slices.Repeat([]byte{3}, 32)), Listen: []string{"/ip4/127.0.0.1/tcp/0"},
+		Peers: b.Addrs()[:1], AllowPrivate: true, Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	heard := make(chan struct{}, 1)
+	topic, err := flooder.Join(TopicRelay, MaxRelay, func(string, []byte) p2p.Verdict { return p2p.Accept }, func(string, []byte) {
+		poke(heard)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	var ended sync.WaitGroup
+	ended.Go(func() { _ = flooder.Run(ctx) })
+	defer ended.Wait()
+	defer cancel()
+	until(t, "the flooder is of the topic", func() bool {
+		say(gate)
+		select {
+		case <-heard:
+			return true
+		default:
+			return false
+		}
+	})
+	bad := relayMessage(h.head(s, 3), s.texts()[2:3])
+	stop := time.Now().Add(lasts)
+	ended.Go(func() {
+		tick := time.NewTicker(10 * time.Millisecond)
+		defer tick.Stop()
+		for i := 0; ctx.Err() == nil && time.Now().Before(stop); i++ {
+			if err := topic.Publish(ctx, append(slices.Clone(bad), fmt.Sprint(i)...)); err != nil && ctx.Err() == nil {
+				t.Error(err)
+				return
+			}
+			if sent.Add(1); i%100 == 99 { // 10,000 a second
+				<-tick.C
+			}
+		}
+	})
+	var worst time.Duration
+	for time.Now().Before(stop) {
+		began := time.Now()
+		if !say(20 * time.Second) {
+			t.Fatal("an honest record never came")
+		}
+		worst = max(worst, time.Since(began))
+	}
+	t.Logf("%d bad messages sent, %v looked at; the slowest honest record took %v", sent.Load(), rejected.Load(), worst)
+	if sent.Load() < 1000 || rejected.Load() < 11 || rejected.Load() > sent.Load()/2 {
+		t.Errorf("%d bad messages were sent and %v looked at: the sender is still listened to", sent.Load(), rejected.Load())
+	}
+	if worst > gate {
+		t.Errorf("an honest record took %v, want at most %v", worst, gate)
 	}
 }

@@ -183,7 +183,7 @@ func TestPollingTakesOver(t *testing.T) {
 		h.commit(s)
 		began := time.Now()
 		g.holds(h.fakeHost, s)
-		if d := time.Since(began); d > 2*interval {
+		if d := time.Since(began); d > interval+2*time.Second { // some of it for a busy machine
 			t.Errorf("polling took over after %v, the interval is %v", d, interval)
 		}
 	}
