@@ -233,6 +233,9 @@ func New(o Options) (*Mirror, error) {
 	if err != nil {
 		return nil, fmt.Errorf("mirror: read the hosts: %w", err)
 	}
+	if o.Registerer != nil {
+		o.Registerer.MustRegister(collector{m})
+	}
 	return m, nil
 }
 

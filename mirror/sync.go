@@ -237,7 +237,10 @@ func (h *host) take(ctx context.Context, v *roomView, page []checked) (n int, ba
 	}
 	packs := h.m.fetchPacks(ctx, page)
 	r := h.replicaOf(v)
-	if r == nil {
+	held := int64(0)
+	if r != nil {
+		held = r.Row().Bytes
+	} else {
 		if r, bad, err = h.create(v, page[0], packs); bad != nil || err != nil {
 			return 0, bad, err
 		}
@@ -251,10 +254,10 @@ func (h *host) take(ctx context.Context, v *roomView, page []checked) (n int, ba
 		}
 		space = limit
 	}
-	before := r.Row()
 	more, bad, err := h.appendAll(r, page, packs, space)
-	h.progress.add(int64(n+more), r.Row().Bytes-before.Bytes, time.Now())
-	h.m.metrics.bytes.Add(float64(max(0, r.Row().Bytes-before.Bytes)))
+	copied := r.Row().Bytes - held
+	h.progress.add(int64(n+more), copied, time.Now())
+	h.m.metrics.bytes.Add(float64(max(0, copied)))
 	return n + more, bad, err
 }
 

@@ -1,0 +1,61 @@
+package mirror
+
+import (
+	"net/http"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// The backfill can be watched from outside: what is held, what is behind, how fast.
+func TestMetricsShowTheBackfill(t *testing.T) {
+	h := newFakeHost(t)
+	h.pageSize = 10
+	s := talk(t, "room", 60)
+	h.put(s)
+	gate := make(chan struct{})
+	h.takeOver(func(_ http.ResponseWriter, r *http.Request) bool {
+		if r.URL.Query().Get("after_seq") == "30" {
+			h.mu.Unlock() // the host goes on answering others
+			<-gate
+			h.mu.Lock()
+		}
+		return false
+	})
+	reg := prometheus.NewRegistry()
+	g := start(t, memory(t), func(o *Options) { o.Registerer = reg }).follow(h)
+	value := func(name, label string) float64 {
+		families, err := reg.Gather()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range families {
+			for _, m := range f.GetMetric() {
+				if f.GetName() != "witan_mirror_"+name || label != "" && m.GetLabel()[0].GetValue() != label {
+					continue
+				}
+				return m.GetGauge().GetValue() + m.GetCounter().GetValue()
+			}
+		}
+		return -1
+	}
+	until(t, "half of the room is held", func() bool { return value("records_held", "") == 30 })
+	for name, want := range map[string]float64{"records_behind": 30, "rooms_in_work": 1, "hosts": 1, "rooms": 1} {
+		label := map[string]string{"hosts": Following, "rooms": "following"}[name]
+		if got := value(name, label); got != want {
+			t.Errorf("%s is %v, not %v", name, got, want)
+		}
+	}
+	if value("copied_records_per_second", "") <= 0 || value("backfill_eta_seconds", "") <= 0 {
+		t.Error("no rate is told")
+	}
+	close(gate)
+	g.holds(h, s)
+	until(t, "nothing is behind", func() bool { return value("records_behind", "") == 0 && value("rooms_in_work", "") == 0 })
+	for name, want := range map[string]float64{"records_held": 60, "backfill_eta_seconds": 0, "rooms_by_verdict": 1, "bytes_total": value("bytes_held", "")} {
+		label := map[string]string{"rooms_by_verdict": "verified"}[name]
+		if got := value(name, label); got != want {
+			t.Errorf("at the end %s is %v, not %v", name, got, want)
+		}
+	}
+}
