@@ -140,6 +140,7 @@ type Witness struct {
 	Enabled bool         `toml:"enabled"`
 	Trust   []Trust      `toml:"trust"`
 	Logs    []WitnessLog `toml:"log"`
+	Policy  Policy       `toml:"policy"`
 }
 
 // Trust is one witness whose statements and attestations are kept although it is not bound to a followed origin.
@@ -147,6 +148,8 @@ type Trust struct {
 	Agent string `toml:"agent"` // Agent ID
 	Group string `toml:"group"` // operator group; a policy of k of n counts each group once
 	Name  string `toml:"name"`
+
+	Cosigner string `toml:"cosigner"` // the verifier key by which it cosigns logs; may be ""
 }
 
 // WitnessLog is one log whose checkpoints this daemon cosigns (C2SP tlog-witness). A log that signs with several keys has one

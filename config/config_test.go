@@ -68,13 +68,17 @@ func TestDefaultTextIsACopy(t *testing.T) {
 // What the comments of the default file show as examples is right.
 func TestDefaultTextExamples(t *testing.T) {
 	text := string(DefaultText())
-	for _, s := range []string{"[[mirror.host]]", "url = ", "observe = ", "via = ", "keep_all = ", "[mirror.host.retention]", "age = ", "bytes = ", "count = ", "host_bytes = ", "host_count = ", "[[witness.trust]]", "agent = ", "group = ", "name = ", "[[witness.log]]", "origin = ", "vkey = ", "[[log.witness]]"} {
+	for _, s := range []string{"[[mirror.host]]", "url = ", "observe = ", "via = ", "keep_all = ", "[mirror.host.retention]", "age = ", "bytes = ", "count = ", "host_bytes = ", "host_count = ", "[[witness.trust]]", "agent = ", "group = ", "name = ", "cosigner = ", "[[witness.policy.group]]", "[[witness.policy.origin]]", "agent = ", "log = ", "threshold = ", "members = ", "[[witness.log]]", "origin = ", "vkey = ", "[[log.witness]]"} {
 		text = strings.ReplaceAll(text, "\n# "+s, "\n"+s)
 	}
 	c, err := parse("x", []byte(text), Default())
 	if err != nil {
 		t.Fatal(err)
 	}
+	if p := c.Witness.Policy; len(p.Groups) != 1 || p.Groups[0].Threshold != 2 || len(p.Groups[0].Members) != 3 || len(p.Origins) != 1 {
+		t.Fatalf("%+v", p)
+	}
+	c.Witness.Policy.Groups = nil // its members are not among the examples
 	if err := c.Validate(); err != nil || len(c.Mirror.Hosts) != 1 || len(c.Witness.Trust) != 1 || len(c.Witness.Logs) != 1 || len(c.Log.Witnesses) != 1 {
 		t.Fatalf("%v %+v %+v %+v", err, c.Mirror.Hosts, c.Witness, c.Log)
 	}
@@ -118,7 +122,7 @@ trust = [{agent = "` + agent + `", group = "g"}]
 	want.Limits.PayloadBytes = 32 * KiB
 	want.Limits.RequestsPerSecond = 0.5
 	want.Mirror.Hosts = []MirrorHost{{URL: "https://a.example", Observe: true}, {URL: "https://b.example", Via: []string{"https://c.example", "http://d.example/x"}}}
-	want.Witness.Trust = []Trust{{agent, "g", ""}}
+	want.Witness.Trust = []Trust{{Agent: agent, Group: "g"}}
 	if d := cmp.Diff(want, got, opts); d != "" {
 		t.Fatal(d)
 	}

@@ -38,7 +38,7 @@ func ApplyEnv(c *Config, environ []string) error {
 func envName(path []string) string { return envPrefix + strings.ToUpper(strings.Join(path, "_")) }
 
 func envHint(name string, known map[string]reflect.Value) string {
-	for _, block := range []string{"WITAN_MIRROR_HOST", "WITAN_WITNESS_TRUST", "WITAN_WITNESS_LOG", "WITAN_LOG_WITNESS"} {
+	for _, block := range []string{"WITAN_MIRROR_HOST", "WITAN_WITNESS_TRUST", "WITAN_WITNESS_POLICY_GROUP", "WITAN_WITNESS_POLICY_ORIGIN", "WITAN_WITNESS_LOG", "WITAN_LOG_WITNESS"} {
 		if strings.HasPrefix(name, block) {
 			return "; hosts, witnesses and logs are blocks of the settings file"
 		}

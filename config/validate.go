@@ -179,6 +179,7 @@ func (c *Witness) validate(p *problems) {
 			p.add(key+"group", "name the operator group, which counts once")
 		}
 	}
+	c.validatePolicy(p)
 	logs := map[WitnessLog]bool{}
 	for i, l := range c.Logs {
 		key := fmt.Sprintf("witness.log %d: ", i+1)

@@ -92,8 +92,12 @@ func (d *daemon) buildWitness(cursors *web.Cursors) (err error) {
 	for _, t := range d.cfg.Witness.Trust {
 		trust = append(trust, witness.Trust{Agent: adp.AgentID(t.Agent), Group: t.Group, Name: t.Name})
 	}
+	rules, err := d.cfg.Witness.Rules()
+	if err != nil {
+		return err
+	}
 	d.witness, err = witness.New(witness.Options{
-		Origin: d.origin, Key: d.key(keys.Agent), Store: d.st, Replicas: d.set, Sign: d.signs, Witness: d.cfg.Witness.Enabled, Trust: trust,
+		Origin: d.origin, Key: d.key(keys.Agent), Store: d.st, Replicas: d.set, Sign: d.signs, Witness: d.cfg.Witness.Enabled, Trust: trust, Policy: rules,
 		Bound: func(origin string, agent adp.AgentID) bool {
 			return (origin == d.origin || d.mirror.Followed(origin)) && d.bindings.Bound(origin, agent)
 		},

@@ -36,6 +36,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/witan-adp/witan/adp"
+	"github.com/witan-adp/witan/internal/policy"
 	"github.com/witan-adp/witan/internal/replica"
 	"github.com/witan-adp/witan/internal/store"
 	"github.com/witan-adp/witan/internal/web"
@@ -118,6 +119,8 @@ type Options struct {
 	// Witness attests mirrored rooms.
 	Witness bool
 	Trust   []Trust
+	// Policy says which of Trust are enough; nil: any one witness is.
+	Policy *policy.Policy
 
 	// Bound tells whether a key is bound, for the purpose agent, to an origin that
 	// is our own or that we follow.

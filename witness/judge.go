@@ -5,21 +5,23 @@ import (
 	"slices"
 
 	"github.com/witan-adp/witan/adp"
+	"github.com/witan-adp/witan/internal/policy"
 	"github.com/witan-adp/witan/internal/replica"
 )
 
-// Attestation states of a room. Partial is what a policy of k of n witnesses will
-// say; while there is none, one witness that counts makes a room attested.
+// Attestation states of a room.
 const (
-	Unattested  = "unattested"
-	Partial     = "partial"
-	Attested    = "attested"
-	Equivocated = "equivocated"
+	Unattested  = policy.Unattested
+	Partial     = policy.Partial
+	Attested    = policy.Attested
+	Equivocated = policy.Equivocated
 )
 
 // State says how many witnesses count for a room, and what they make of it:
-// attested when at least one does, equivocated, for good, once a key of the host
-// is proven to have signed two archives of it.
+// attested when there are enough by Options.Policy, partial when some are missing,
+// equivocated, for good, once a key of the host is proven to have signed two
+// archives of it. Without a policy each witness counts and one is enough; with one
+// n is the number of operator groups that count.
 //
 // A witness counts once, if it attested the whole archive, is no key of the
 // room's own host and of no operator group of those keys, has not been proven to
@@ -37,14 +39,21 @@ func (w *Witness) State(origin, roomID string) (n int64, state string) {
 	if a == nil {
 		return 0, Unattested
 	}
-	counted := map[adp.AgentID]bool{}
+	var counted []adp.AgentID
 	for _, it := range a.attestations {
-		if !counted[it.agent] && w.counts(a, it) && (!isHeld || !held.parts(it.content)) {
-			counted[it.agent] = true
-			n++
+		if !slices.Contains(counted, it.agent) && w.counts(a, it) && (!isHeld || !held.parts(it.content)) {
+			counted = append(counted, it.agent)
 		}
 	}
-	switch {
+	if p := w.o.Policy; p != nil {
+		own := w.o.Agents(origin)
+		if origin == w.o.Origin {
+			own = append(slices.Clone(own), w.self)
+		}
+		o := p.Evaluate(counted, own, a.equivocated)
+		return int64(len(o.Counted)), o.State
+	}
+	switch n = int64(len(counted)); {
 	case a.equivocated:
 		return n, Equivocated
 	case n > 0:

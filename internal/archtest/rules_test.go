@@ -21,17 +21,18 @@ var (
 // that needs something declares an interface, and daemon hands it in.
 var arrows = map[string][]string{
 	".":            {"internal/cli"},
-	"internal/cli": slices.Concat([]string{"daemon", "config", "internal/cosignature", "internal/fetch", "internal/keys"}, protocol),
+	"internal/cli": slices.Concat([]string{"daemon", "config", "witness", "internal/cosignature", "internal/fetch", "internal/keys", "internal/policy", "internal/tilelog"}, protocol),
 	"daemon":       slices.Concat([]string{"config", "internal/cosignature"}, roles, ground),
-	"config":       {"adp", "internal/cosignature"}, // to judge the Agent IDs and the verifier keys in it
+	"config":       {"adp", "internal/cosignature", "internal/policy"}, // to judge the Agent IDs, the verifier keys and the policy in it
 
 	"host":    ground,
 	"mirror":  ground,
-	"index":   {"internal/web", "adp", "adp/room"},                                                                         // it is told what it lists
-	"witness": slices.Concat([]string{"internal/tilelog", "internal/replica", "internal/web", "internal/store"}, protocol), // it has no network
+	"index":   {"internal/web", "adp", "adp/room"},                                                                                            // it is told what it lists
+	"witness": slices.Concat([]string{"internal/policy", "internal/tilelog", "internal/replica", "internal/web", "internal/store"}, protocol), // it has no network
 
 	"internal/tilelog":     {"internal/store", "adp"},
 	"internal/cosignature": {"adp"},
+	"internal/policy":      {"adp"},
 	"witness/cosign":       {"internal/cosignature", "internal/fetch", "internal/tilelog", "internal/web", "internal/store", "adp"},
 	"internal/replica":     slices.Concat([]string{"internal/web", "internal/store"}, protocol),
 	"internal/keys":        {"internal/store", "adp"},
