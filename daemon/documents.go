@@ -52,19 +52,23 @@ func (d *daemon) reindex(r *replica.Replica) {
 	d.index.Put(doc)
 }
 
-// listed shows the metadata of another host's restricted room, which is all
-// that is kept of it. Nothing of it is verified: it is what the host says.
+// listed shows the metadata of another host's room that is restricted, or that asks
+// not to be mirrored, which is all that is kept of it. Nothing of it is verified: it is what the host says.
 func (d *daemon) listed(origin string, v adp.Value) {
 	num := func(name string) int64 { n, _ := v.Get(name).Int(); return n }
 	id := v.Get("id").Text()
-	if !adp.IsRoomID(id) || v.Get("visibility").Text() != room.Restricted {
+	visibility := v.Get("visibility").Text()
+	if !adp.IsRoomID(id) || visibility != room.Restricted && visibility != room.Public {
 		return
 	}
-	doc := index.Doc{Origin: origin, RoomID: id, URL: origin + "/v1/rooms/" + id, MetadataOnly: true, Visibility: room.Restricted,
+	doc := index.Doc{Origin: origin, RoomID: id, URL: origin + "/v1/rooms/" + id, MetadataOnly: true, Visibility: visibility,
 		Topic: v.Get("topic").Text(), Agenda: v.Get("agenda").Text(), Guidance: v.Get("guidance").Text(), Language: v.Get("language").Text(),
 		Creator: v.Get("creator").Text(), StartTime: num("start_time"), EndTime: num("end_time"), CreatedAt: num("created_at"),
 		Records: num("seq"), LastActivity: num("received_at"), Verdict: "unverified", State: replica.Following, SyncedAt: d.edges.Now(),
 		Policy: v.Get("policy").Raw(), Closed: v.Get("status").Is(string(room.Ended)), Cancelled: v.Get("status").Is(string(room.Cancelled))}
+	if visibility == room.Public { // else it would be copied
+		doc.State, doc.Reason = replica.Paused, "the room asks not to be mirrored"
+	}
 	for t := range v.Get("tags").Elements() {
 		doc.Tags = append(doc.Tags, t.Text())
 	}

@@ -416,6 +416,9 @@ func (h *host) discover(ctx context.Context) error {
 	if !v.Get("protocol").Is(adp.Protocol) {
 		return fmt.Errorf("the discovery document is not of %s", adp.Protocol)
 	}
+	if err := h.heedHost(v); err != nil {
+		return err
+	}
 	api := h.origin + "/v1"
 	if e := v.Get("endpoints").Get("api"); e.Exists() {
 		u, err := h.m.o.Fetch.CheckURL(e.Text())

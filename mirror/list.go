@@ -29,6 +29,7 @@ const (
 type listedRoom struct {
 	id, visibility, status string
 	seq                    int64 // 0 when it does not say
+	optOut                 bool  // it asks not to be mirrored, as the host says
 	hash                   string
 }
 
@@ -44,6 +45,7 @@ func readListed(v adp.Value) (l listedRoom, ok bool) {
 	if seq, isInt := v.Get("seq").Int(); isInt && seq > 0 && adp.IsHash(v.Get("hash").Text()) {
 		l.seq, l.hash = seq, v.Get("hash").Text()
 	}
+	l.optOut = l.visibility == room.Public && optsOut(v.Get("policy"))
 	return l, adp.IsRoomID(l.id)
 }
 
@@ -93,7 +95,7 @@ func (h *host) list(ctx context.Context) (rooms map[string]listedRoom, whole boo
 				return rooms, false, nil
 			}
 			rooms[l.id], barren = l, 0
-			if l.visibility == room.Restricted {
+			if l.visibility == room.Restricted || l.optOut {
 				h.restrict(l.id, v)
 			}
 		}
@@ -223,6 +225,8 @@ type roomView struct {
 	limit    int   // records a page
 	archive  int   // looks for an archive that was not there
 	listed   int64 // seq as listed last
+	heeded   bool  // its contract was looked at for a wish about mirrors
+	recheck  bool  // it may have taken that wish back
 
 	// The relay, see feed.go and waiting.go.
 	feed      []*news   // news that nobody has looked at yet, in order
@@ -251,10 +255,18 @@ func (h *host) compare(ctx context.Context, rooms map[string]listedRoom, whole b
 	var work []func()
 	h.mu.Lock()
 	for id, l := range rooms {
-		if _, stopped := h.m.stopped(h.origin, id); stopped || l.visibility != room.Public {
+		if l.visibility != room.Public {
 			continue
 		}
 		v := h.rooms[id]
+		if _, stopped := h.m.stopped(h.origin, id); stopped || l.optOut && (v == nil || v.r == nil) {
+			if !h.mayReturn(v, l) || v.busy {
+				continue
+			}
+			v.recheck = true
+		} else if v != nil && !v.busy { // a job owns a busy room
+			v.recheck = false
+		}
 		if v == nil {
 			v = &roomView{id: id, limit: pageRecords}
 			h.rooms[id] = v
@@ -289,7 +301,7 @@ func (h *host) compare(ctx context.Context, rooms map[string]listedRoom, whole b
 			}
 		}
 		for id := range h.restricted {
-			if l, ok := rooms[id]; !ok || l.visibility != room.Restricted {
+			if l, ok := rooms[id]; !ok || l.visibility != room.Restricted && !l.optOut {
 				delete(h.restricted, id)
 				work = append(work, func() { h.m.o.Unlisted(h.origin, id) })
 			}

@@ -19,6 +19,7 @@ type keeping struct {
 	Quarantined string `json:"quarantined,omitempty"` // by the operator, with the reason: neither copied nor shown
 	OptOut      string `json:"opt_out,omitempty"`     // by the room or the host, how: not copied
 	Withdrawn   bool   `json:"withdrawn,omitempty"`   // the wish is signed by who may have it: not shown either
+	BoundSince  int64  `json:"bound_since,omitempty"` // of an origin: since when its key is known here that signed the wish, Unix ms
 	At          int64  `json:"at,omitempty"`          // of the last change, Unix ms
 }
 
@@ -144,8 +145,15 @@ func (m *Mirror) stopped(origin, roomID string) (reason string, yes bool) {
 
 // Hidden says why a room that is held is not shown to readers. Its proofs,
 // statements and attestations still are.
-func (m *Mirror) Hidden(origin, roomID string) (reason string, yes bool) {
-	for _, k := range m.keepings.both(origin, roomID) {
+func (m *Mirror) Hidden(r *replica.Replica) (reason string, yes bool) {
+	both := m.keepings.both(r.Origin, r.RoomID)
+	if all := both[0]; all.Withdrawn && all.Quarantined == "" {
+		// a key that came after the copy may belong to somebody else
+		if at := r.Row().CopiedAt; at == 0 || at < all.BoundSince {
+			both[0].Withdrawn = false
+		}
+	}
+	for _, k := range both {
 		if reason, yes = k.hides(); yes {
 			return reason, true
 		}

@@ -154,7 +154,7 @@ func (m *Mirror) serveRooms(w http.ResponseWriter, req *http.Request) error {
 		if served, ok := m.o.Replicas.Get(origin, r.RoomID); !ok || served != r || r.Row().Seq == 0 {
 			continue
 		}
-		if _, hidden := m.Hidden(origin, r.RoomID); hidden {
+		if _, hidden := m.Hidden(r); hidden {
 			continue
 		}
 		c, err := m.card(req.Context(), r)

@@ -54,7 +54,7 @@ func (m *Mirror) ServeRoomSync(ctx context.Context, _ string, request []byte) ([
 	if !ok || r.Row().Seq == 0 {
 		return nil, errNoSuchRoom
 	}
-	if _, hidden := m.Hidden(r.Origin, r.RoomID); hidden {
+	if _, hidden := m.Hidden(r); hidden {
 		return nil, errNoSuchRoom
 	}
 	public, err := isPublic(ctx, r)

@@ -88,7 +88,7 @@ func (m *Mirror) room(req *http.Request) (*served, error) {
 	if !ok || r.Row().Seq == 0 {
 		return nil, adp.Errorf(adp.RoomNotFound, "this mirror of %s has no such room", origin)
 	}
-	if reason, hidden := m.Hidden(origin, id); hidden {
+	if reason, hidden := m.Hidden(r); hidden {
 		return nil, adp.Errorf(adp.RoomNotFound, "this mirror holds the room and does not show it: %s", reason).With("reason", "hidden")
 	}
 	return &served{m, r, base, m.RoomURL(origin, id)}, nil
@@ -173,7 +173,7 @@ func (s *served) live(w http.ResponseWriter, req *http.Request) error {
 
 // goesOn tells whether the room may still get records.
 func (s *served) goesOn(ctx context.Context) bool {
-	if _, hidden := s.m.Hidden(s.r.Origin, s.r.RoomID); hidden || s.r.Row().State == replica.Complete {
+	if _, hidden := s.m.Hidden(s.r); hidden || s.r.Row().State == replica.Complete {
 		return false
 	}
 	var status room.Status

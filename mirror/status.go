@@ -102,7 +102,7 @@ func (m *Mirror) report(origin string, h *host, held []*replica.Replica, whole b
 		if s.Reason == "" {
 			s.Reason = problems[r.RoomID]
 		}
-		_, s.Hidden = m.Hidden(origin, r.RoomID)
+		_, s.Hidden = m.Hidden(r)
 		out.Rooms++
 		out.Records, out.Bytes, out.Behind = out.Records+row.Seq, out.Bytes+row.Bytes, out.Behind+s.Behind
 		out.Verdicts[s.Verdict]++

@@ -232,7 +232,7 @@ type badRecord struct {
 // take judges and stores the records of a page, in order, up to the first that
 // cannot stand there. n counts what was stored.
 func (h *host) take(ctx context.Context, v *roomView, page []checked) (n int, bad *badRecord, err error) {
-	if reason, stopped := h.m.stopped(h.origin, v.id); stopped { // since the look began
+	if reason, stopped := h.m.stopped(h.origin, v.id); stopped && !(v.recheck && takesBack(page)) { // perhaps since the look began
 		return 0, nil, stuck(reason)
 	}
 	packs := h.m.fetchPacks(ctx, page)
@@ -258,6 +258,9 @@ func (h *host) take(ctx context.Context, v *roomView, page []checked) (n int, ba
 	copied := r.Row().Bytes - held
 	h.progress.add(int64(n+more), copied, time.Now())
 	h.m.metrics.bytes.Add(float64(max(0, copied)))
+	if n+more > 0 && err == nil {
+		err = h.heed(ctx, v, r, page)
+	}
 	return n + more, bad, err
 }
 
@@ -288,7 +291,7 @@ func (h *host) create(v *roomView, c checked, packs map[string]*types.Pack) (*re
 			return nil, nil, err
 		}
 	}
-	row := replica.Row{State: replica.Following}
+	row := replica.Row{State: replica.Following, CopiedAt: h.m.o.Now()}
 	h.m.count(&row, verdict)
 	done := make(chan error, 1)
 	r, err := h.m.o.Replicas.Create(h.origin, c.rec, ch, row, nil, func(err error) { done <- err })

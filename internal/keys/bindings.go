@@ -292,6 +292,22 @@ func (b *Bindings) Bound(origin string, agent adp.AgentID) bool {
 	return slices.Contains(b.Agents(origin), agent)
 }
 
+// BoundSince tells since when an agent is known to speak, or to have spoken, for an origin, Unix ms.
+func (b *Bindings) BoundSince(origin string, agent adp.AgentID) (at int64, ok bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	o := b.byOrigin[origin]
+	if o == nil {
+		return 0, false
+	}
+	for key, k := range o.keys[Agent] {
+		if pub, err := ParseMultikey(key); err == nil && adp.NewAgentID(pub) == agent {
+			return k.FirstSeen, true
+		}
+	}
+	return 0, false
+}
+
 // Agents lists the agents that an origin is or was bound to, sorted.
 func (b *Bindings) Agents(origin string) []adp.AgentID {
 	if origin == b.own {

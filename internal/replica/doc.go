@@ -73,6 +73,8 @@ type Row struct {
 	Archived     bool               `json:"archived,omitempty"`
 	// Withheld counts the records whose envelope readers do not get.
 	Withheld int64 `json:"withheld,omitempty"`
+	// CopiedAt is when the first record of a mirrored room was stored here, Unix ms.
+	CopiedAt int64 `json:"copied_at,omitempty"`
 	// Dropped is the seq up to which the records are not kept any more.
 	Dropped int64 `json:"dropped,omitempty"`
 }
