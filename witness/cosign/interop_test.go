@@ -1,125 +1,17 @@
 package cosign
 
 import (
-	"bytes"
 	"crypto/ed25519"
-	"crypto/sha256"
-	"encoding/base64"
-	"encoding/hex"
-	"errors"
 	"fmt"
-	"net"
-	"os"
-	"os/exec"
-	"path/filepath"
-	"strings"
 	"testing"
 	"time"
-
-	"golang.org/x/crypto/ssh/agent"
 
 	"github.com/witan-adp/witan/internal/cosignature"
 	"github.com/witan-adp/witan/internal/fetch"
 	"github.com/witan-adp/witan/internal/store"
 	"github.com/witan-adp/witan/internal/tilelog"
+	"github.com/witan-adp/witan/witness/cosign/cosigntest"
 )
-
-// foreign is a witness that is not ours, as a process.
-type foreign struct {
-	name    string
-	url     string
-	command func() *exec.Cmd
-	process *exec.Cmd
-	output  bytes.Buffer
-}
-
-func freePort(t *testing.T) string {
-	t.Helper()
-	l := must[net.Listener](t)(net.Listen("tcp", "127.0.0.1:0"))
-	defer l.Close()
-	return l.Addr().String()
-}
-
-func (f *foreign) start(t *testing.T) {
-	t.Helper()
-	f.process = f.command()
-	f.process.Stdout, f.process.Stderr = &f.output, &f.output
-	f.process.WaitDelay = time.Second
-	if err := f.process.Start(); err != nil {
-		t.Fatal(err)
-	}
-	address := strings.TrimPrefix(f.url, "http://")
-	for end := time.Now().Add(20 * time.Second); ; {
-		c, err := net.Dial("tcp", address)
-		if err == nil {
-			c.Close()
-			return
-		}
-		if time.Now().After(end) {
-			t.Fatalf("%s does not listen: %v\n%s", f.name, err, &f.output)
-		}
-		<-time.After(50 * time.Millisecond)
-	}
-}
-
-func (f *foreign) stop(t *testing.T) {
-	t.Helper()
-	if f.process == nil {
-		return
-	}
-	if err := f.process.Process.Kill(); err != nil {
-		t.Error(err)
-	}
-	_ = f.process.Wait() // it was killed
-	f.process = nil
-}
-
-// litewitness is filippo.io/torchwood/cmd/litewitness. Its key is with an ssh-agent, which this is.
-func litewitness(t *testing.T, bin string, log *cosignature.Verifier) *foreign {
-	dir := t.TempDir()
-	db, socket, address := filepath.Join(dir, "lite.db"), filepath.Join(dir, "agent"), freePort(t)
-	ring := agent.NewKeyring()
-	k := key("litewitness")
-	if err := ring.Add(agent.AddedKey{PrivateKey: &k}); err != nil {
-		t.Fatal(err)
-	}
-	l := must[net.Listener](t)(net.Listen("unix", socket))
-	t.Cleanup(func() { l.Close() })
-	go func() {
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			go func() { _ = agent.ServeAgent(ring, c) }()
-		}
-	}()
-	for _, args := range [][]string{{"add-log", "-db", db, "-origin", log.Name()}, {"add-key", "-db", db, "-origin", log.Name(), "-key", log.String()}} {
-		if out, err := exec.Command(filepath.Join(bin, "witnessctl"), args...).CombinedOutput(); err != nil {
-			t.Fatalf("witnessctl %v: %v\n%s", args, err, out)
-		}
-	}
-	hash := sha256.Sum256(public("litewitness"))
-	return &foreign{name: "litewitness", url: "http://" + address, command: func() *exec.Cmd {
-		return exec.Command(filepath.Join(bin, "litewitness"), "-name", "lite.example/w", "-db", db, "-ssh-agent", socket, "-listen", address,
-			"-key", hex.EncodeToString(hash[:]))
-	}}
-}
-
-// omniwitness is github.com/transparency-dev/witness/cmd/omniwitness.
-func omniwitness(t *testing.T, bin string, log *cosignature.Verifier) *foreign {
-	dir := t.TempDir()
-	db, logs, keyFile, address := filepath.Join(dir, "omni.db"), filepath.Join(dir, "logs.yaml"), filepath.Join(dir, "key"), freePort(t)
-	v := verifier(t, "omni.example/w", cosignature.Log, "omniwitness") // its key is written as that of a log, and signs as a witness
-	secret := fmt.Sprintf("PRIVATE+KEY+%s+%08x+%s", v.Name(), v.KeyHash(), base64.StdEncoding.EncodeToString(append([]byte{1}, key("omniwitness").Seed()...)))
-	config := fmt.Sprintf("Logs:\n  - Origin: %s\n    PublicKey: %s\n    URL: http://127.0.0.1:1/\n", log.Name(), log)
-	if err := errors.Join(os.WriteFile(keyFile, []byte(secret), 0o600), os.WriteFile(logs, []byte(config), 0o600)); err != nil {
-		t.Fatal(err)
-	}
-	return &foreign{name: "omniwitness", url: "http://" + address, command: func() *exec.Cmd {
-		return exec.Command(filepath.Join(bin, "omniwitness"), "--listen", address, "--metrics_listen", "", "--db_file", db, "--additional_logs", logs, "--private_key_path", keyFile, "--logtostderr")
-	}}
-}
 
 // ours is a log of ours on a disk, with its Collector.
 type ours struct {
@@ -173,19 +65,16 @@ func (o *ours) cosigned(t *testing.T, when string) {
 // Two witnesses that others wrote cosign a log of ours while it grows, after either
 // side was started again, and refuse a fork. `make interop` installs them.
 func TestInterop(t *testing.T) {
-	bin := os.Getenv("WITAN_INTEROP")
-	if bin == "" {
-		t.Skip("make interop installs the witnesses of others and runs this")
-	}
+	bin := cosigntest.Programs(t)
 	logKey := verifier(t, logOrigin, cosignature.Log, "log")
-	witnesses := []*foreign{litewitness(t, bin, logKey), omniwitness(t, bin, logKey)}
-	for _, f := range witnesses {
-		f.start(t)
-		t.Cleanup(func() { f.stop(t) })
+	witnesses := []*cosigntest.Witness{cosigntest.Litewitness(t, bin, logKey), cosigntest.Omniwitness(t, bin, logKey)}
+	var keys []Asked
+	for _, w := range witnesses {
+		w.Start(t)
+		keys = append(keys, Asked{w.URL, w.Key})
 	}
 	client := fetch.New(fetch.Options{AllowPrivate: true})
 	t.Cleanup(client.CloseIdle)
-	keys := []Asked{{witnesses[0].url, verifier(t, "lite.example/w", cosignature.Witness, "litewitness")}, {witnesses[1].url, verifier(t, "omni.example/w", cosignature.Witness, "omniwitness")}}
 	newOurs := func(dir string) *ours {
 		return &ours{asker: &asker{t: t, keys: keys, asked: map[string]int{}}, dir: dir, http: client}
 	}
@@ -204,8 +93,8 @@ func TestInterop(t *testing.T) {
 	o.append(t, "a", 3)
 	o.cosigned(t, "after a restart of ours")
 	for _, f := range witnesses {
-		f.stop(t)
-		f.start(t)
+		f.Stop(t)
+		f.Start(t)
 	}
 	o.append(t, "a", 4)
 	o.cosigned(t, "after a restart of theirs")
