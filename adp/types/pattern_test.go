@@ -50,6 +50,17 @@ func TestPatternMeaning(t *testing.T) {
 	}
 }
 
+var leadingZero = regexp.MustCompile(`[{,]0[0-9]`)
+
+func TestPatternCountsWithLeadingZeros(t *testing.T) {
+	for text, yes := range map[string]string{"^O{00}$": "", "^a{01,02}$": "aa", "^b{002}$": "bb"} {
+		p, err := compilePattern(text)
+		if err != nil || !p.MatchString(yes) || p.MatchString(yes+"O{00}") {
+			t.Errorf("%q on %q: %v", text, yes, err)
+		}
+	}
+}
+
 func FuzzPattern(f *testing.F) {
 	f.Add("^(a+)+$", "aaab")
 	f.Add("[^-x]{2,}|b?", "ab")
@@ -58,7 +69,11 @@ func FuzzPattern(f *testing.F) {
 		if err != nil {
 			return
 		}
-		// what is in the grammar means the same to Go as it stands
+		// what is in the grammar means the same to Go as it stands, save for counts
+		// with a leading zero, which Go takes for literal text
+		if leadingZero.MatchString(text) {
+			return
+		}
 		if want := regexp.MustCompile(text).MatchString(sample); p.MatchString(sample) != want {
 			t.Fatalf("%q on %q: want %v", text, sample, want)
 		}
