@@ -211,6 +211,10 @@ func New(o Options) (*Mirror, error) {
 		return nil, fmt.Errorf("mirror: %w", err)
 	}
 	m.cursors, m.seats = web.NewCursors(key), web.NewSeats(streamsPerAddress)
+	if o.Registerer != nil {
+		o.Registerer.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "witan_mirror_pending_records",
+			Help: "Records that hosts list and that are not held yet."}, func() float64 { return float64(m.pending()) }))
+	}
 	if err := m.keepings.load(o.Store); err != nil {
 		return nil, fmt.Errorf("mirror: %w", err)
 	}

@@ -74,3 +74,28 @@ func (p *progress) now(now time.Time, pending int64) Progress {
 	}
 	return out
 }
+
+// pending counts the records that hosts list and we do not hold, save of rooms that
+// are not copied.
+func (m *Mirror) pending() (n int64) {
+	m.mu.Lock()
+	hosts := make([]*host, 0, len(m.hosts))
+	for _, h := range m.hosts {
+		hosts = append(hosts, h)
+	}
+	m.mu.Unlock()
+	for _, h := range hosts {
+		h.mu.Lock()
+		for _, v := range h.rooms {
+			held := int64(0)
+			if v.r != nil {
+				held = v.r.Row().Seq
+			}
+			if _, stopped := m.stopped(h.origin, v.id); !stopped {
+				n += max(0, v.listed-held)
+			}
+		}
+		h.mu.Unlock()
+	}
+	return n
+}
