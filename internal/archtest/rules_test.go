@@ -21,7 +21,7 @@ var (
 // that needs something declares an interface, and daemon hands it in.
 var arrows = map[string][]string{
 	".":            {"internal/cli"},
-	"internal/cli": slices.Concat([]string{"daemon", "config", "witness", "internal/cosignature", "internal/fetch", "internal/keys", "internal/policy", "internal/tilelog"}, protocol),
+	"internal/cli": slices.Concat([]string{"daemon", "config", "witness", "internal/cosignature", "internal/fetch", "internal/keys", "internal/policy", "internal/proofbundle", "internal/tilelog"}, protocol),
 	"daemon":       slices.Concat([]string{"config", "internal/cosignature"}, roles, ground),
 	"config":       {"adp", "internal/cosignature", "internal/policy"}, // to judge the Agent IDs, the verifier keys and the policy in it
 
@@ -33,6 +33,7 @@ var arrows = map[string][]string{
 	"internal/tilelog":     {"internal/store", "adp"},
 	"internal/cosignature": {"adp"},
 	"internal/policy":      {"adp"},
+	"internal/proofbundle": {"adp"},
 	"witness/cosign":       {"internal/cosignature", "internal/fetch", "internal/tilelog", "internal/web", "internal/store", "adp"},
 	"internal/replica":     slices.Concat([]string{"internal/web", "internal/store"}, protocol),
 	"internal/keys":        {"internal/store", "adp"},
