@@ -226,7 +226,7 @@ func (w *Witness) attest(ctx context.Context, r *replica.Replica, waited bool) e
 	s := Subject(r.Key)
 	hashes := w.statements(s)
 	keys := w.o.Agents(r.Origin)
-	if w.has(s, func(a *about) bool { return a.equivocated || a.attested(w.self, hashes) }) {
+	if w.Proven(s) || w.has(s, func(a *about) bool { return a.attested(w.self, hashes) }) {
 		return nil
 	}
 	if len(hashes) == 0 && len(keys) > 0 && !waited {

@@ -27,6 +27,14 @@ type item struct {
 
 func readItem(e *adp.Envelope) (*item, error) {
 	it := &item{hash: e.Hash, typ: e.Type, agent: e.Actor}
+	if e.Type == TypeHead {
+		h, err := ParseHead(e)
+		if err != nil {
+			return nil, err
+		}
+		it.subject, it.content = h.Subject, h.content()
+		return it, nil
+	}
 	if e.Type == TypeAttest {
 		a, err := ParseAttestation(e)
 		if err != nil {
@@ -77,11 +85,23 @@ type book struct {
 	proofs   []proofRef
 	evidence map[string]bool
 	observed map[string]int // observations by kind and room
+	provenBy map[adp.AgentID]int
+	hosts    map[string]bool // origins whose log is proven to have told two stories
+	lost     map[string]bool // origins of a key with maxProofs proofs: nothing of them is believed
 }
+
+// maxProofs is how many proofs are kept against one key. Who makes more of them
+// against itself, to fill our disk or to have the one that counts not be kept, is
+// believed nowhere any more: all rooms of that origin show as equivocated.
+const maxProofs = 1024
+
+// enough tells whether no more proofs against a key are kept.
+func (b *book) enough(key adp.AgentID) bool { return b.provenBy[key] >= maxProofs }
 
 func newBook() *book {
 	return &book{next: 1, byHash: map[string]*item{}, subjects: map[Subject]*about{}, rooms: map[[2]string][]Subject{},
-		signers: map[adp.AgentID]int{}, evidence: map[string]bool{}, observed: map[string]int{}}
+		signers: map[adp.AgentID]int{}, evidence: map[string]bool{}, observed: map[string]int{},
+		provenBy: map[adp.AgentID]int{}, hosts: map[string]bool{}, lost: map[string]bool{}}
 }
 
 func (b *book) about(s Subject) *about {
@@ -157,9 +177,16 @@ func (b *book) add(it *item) {
 }
 
 func (b *book) addProof(p *Proof, n uint64) {
-	a := b.about(p.Subject)
-	a.proven[[2]string{p.Kind, string(p.Agent)}] = true
-	a.equivocated = a.equivocated || p.Kind == KindStatements
+	if p.RoomID != "" {
+		a := b.about(p.Subject)
+		a.proven[[2]string{p.Kind, string(p.Agent)}] = true
+		a.equivocated = a.equivocated || against(p.Kind)
+	}
+	b.provenBy[p.Agent]++
+	if against(p.Kind) {
+		b.hosts[p.Origin] = b.hosts[p.Origin] || p.RoomID == "" || b.enough(p.Agent)
+		b.lost[p.Origin] = b.lost[p.Origin] || b.enough(p.Agent)
+	}
 	b.evidence[p.id()] = true
 	b.proofs = append(b.proofs, proofRef{n, p.id()})
 	b.next = max(b.next, n+1)
@@ -250,6 +277,7 @@ func (w *Witness) load() error {
 // knows the bindings may not be there yet.
 func (w *Witness) meet() {
 	w.meeting.Do(func() {
+		w.recallLogs()
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		w.met = true

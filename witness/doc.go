@@ -52,7 +52,7 @@ const (
 // Bounds on what comes from the network, in bytes.
 const (
 	MaxStatement    = 64 << 10  // a statement or an attestation
-	MaxEvidence     = 160 << 10 // a proof: two of them
+	MaxEvidence     = 160 << 10 // a proof: two of them, or of checkpoints
 	MaxSyncRequest  = 24 << 10
 	MaxSyncResponse = 1 << 20
 )
@@ -82,7 +82,7 @@ type Trust struct {
 	Name  string
 }
 
-// Options make a Witness. Bound, Agents, Origins and LogKeys are called from many
+// Options make a Witness. Bound, Agents, Origins, LogKeys and Cosigners are called from many
 // goroutines, also under the locks of the Witness, for each message: they must be
 // quick and must not call it back. None of them is called before New has returned.
 type Options struct {
@@ -102,6 +102,9 @@ type Options struct {
 	Rotation func(generation int) (any, error)
 	// LogKeys lists the log keys that are or were bound to an origin that we follow.
 	LogKeys func(origin string) []ed25519.PublicKey
+	// Cosigners lists the cosigner keys that are bound to an origin that we follow, or
+	// are in the policy of this daemon. Nil: none.
+	Cosigners func() []ed25519.PublicKey
 	// PeersFirst is how long after a start, with a log that is not empty, signing
 	// waits for one peer to say what it has seen of that log.
 	PeersFirst time.Duration
@@ -139,6 +142,11 @@ type Options struct {
 	Log        *slog.Logger
 	Registerer prometheus.Registerer
 
+	// Equivocated is told of each subject whose host is proven to have told two
+	// stories, once and again at each start; of a proof against the log of the host,
+	// or against all that it says, roomID and genesis are "". It must not call back
+	// but for State, Proven and HostEquivocated.
+	Equivocated func(origin, roomID, genesis string)
 	// Attested is told what State would say, whenever it may have changed, one call
 	// at a time. It must not call back but for State.
 	Attested func(origin, roomID string, n int64, state string)
@@ -170,6 +178,8 @@ type Witness struct {
 	jobs      jobs
 	pulls     pulls
 	journal   journal
+	claims    claims
+	asked     asked
 	rooms     sync.Mutex // held while a room checkpoint is made; taken before write
 }
 

@@ -2,7 +2,9 @@ package witness
 
 import (
 	"context"
+	"crypto/ed25519"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -128,28 +130,44 @@ func (w *Witness) judge(data []byte) (Verdict, parsed) {
 }
 
 func (w *Witness) judgeProof(v adp.Value, size int) (Verdict, parsed) {
-	agent := adp.AgentID(v.Get("agent").Text())
-	if !adp.IsAgentID(string(agent)) {
+	claimed := Proof{Kind: v.Get("kind").Text(), Agent: adp.AgentID(v.Get("agent").Text()),
+		Subject: Subject{v.Get("origin").Text(), v.Get("room_id").Text(), v.Get("genesis").Text()}}
+	if !adp.IsAgentID(string(claimed.Agent)) {
 		return Reject, parsed{}
 	}
-	// without this, a stranger's pairs of signatures would cost us two checks each
-	if !w.attester(agent) && !w.speaksFor(v.Get("origin").Text(), agent) {
-		return Ignore, parsed{}
-	}
-	p, err := verifyProof(v, size)
-	if err != nil {
-		return Reject, parsed{}
-	}
-	if p.Kind == KindStatements && !w.speaksFor(p.Origin, p.Agent) || p.Kind == KindAttestations && !w.attester(p.Agent) {
+	// first, or a stranger's pairs of signatures would cost us two checks each
+	if !w.answerable(claimed.Kind, claimed.Origin, claimed.Agent) {
 		return Ignore, parsed{}
 	}
 	w.mu.RLock()
-	known := w.book.evidence[p.id()]
+	full := w.book.evidence[claimed.id()] || w.book.enough(claimed.Agent)
 	w.mu.RUnlock()
-	if known {
+	if full {
 		return Ignore, parsed{}
 	}
+	p, err := verifyProof(v, size) // that it is about what it claims is a part of this
+	if err != nil {
+		return Reject, parsed{}
+	}
 	return Accept, parsed{proof: p}
+}
+
+// answerable tells whether a proof of a kind against a key is of interest: only if
+// the key speaks for an origin that we follow, or for us, or is one whose word as a
+// witness we would take. Anybody can make a key, and two signatures with it. A kind
+// that is not known is a later one.
+func (w *Witness) answerable(kind, origin string, key adp.AgentID) bool {
+	switch kind {
+	case KindStatements, KindHeads:
+		return w.speaksFor(origin, key)
+	case KindCheckpoints, KindInclusion:
+		return slices.ContainsFunc(w.logKeys(origin), func(k ed25519.PublicKey) bool { return adp.NewAgentID(k) == key })
+	case KindAttestations:
+		return w.attester(key)
+	case KindCosignatures:
+		return slices.ContainsFunc(w.cosigners(), func(k ed25519.PublicKey) bool { return adp.NewAgentID(k) == key })
+	}
+	return false
 }
 
 // admits tells whether what a key says is kept (federation: Statements; Gossip).

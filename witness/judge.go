@@ -20,8 +20,8 @@ const (
 // State says how many witnesses count for a room, and what they make of it:
 // attested when there are enough by Options.Policy, partial when some are missing,
 // equivocated, for good, once a key of the host is proven to have signed two
-// archives of it. Without a policy each witness counts and one is enough; with one
-// n is the number of operator groups that count.
+// stories of it: in statements, heads or checkpoints. Without a policy each witness
+// counts and one is enough; with one n is the number of operator groups that count.
 //
 // A witness counts once, if it attested the whole archive, is no key of the
 // room's own host and of no operator group of those keys, has not been proven to
@@ -29,14 +29,17 @@ const (
 // records here, as far as these are at hand.
 func (w *Witness) State(origin, roomID string) (n int64, state string) {
 	s, ok := w.served(origin, roomID)
-	if !ok {
-		return 0, Unattested
+	held, isHeld := holding{}, false
+	if ok {
+		held, isHeld = w.held(s)
 	}
-	held, isHeld := w.held(s)
 	w.mu.RLock()
 	defer w.mu.RUnlock()
 	a := w.book.subjects[s]
-	if a == nil {
+	switch lost := w.book.lost[origin]; {
+	case a == nil && lost:
+		return 0, Equivocated
+	case a == nil:
 		return 0, Unattested
 	}
 	var counted []adp.AgentID
@@ -50,11 +53,11 @@ func (w *Witness) State(origin, roomID string) (n int64, state string) {
 		if origin == w.o.Origin {
 			own = append(slices.Clone(own), w.self)
 		}
-		o := p.Evaluate(counted, own, a.equivocated)
+		o := p.Evaluate(counted, own, a.equivocated || w.book.lost[origin])
 		return int64(len(o.Counted)), o.State
 	}
 	switch n = int64(len(counted)); {
-	case a.equivocated:
+	case a.equivocated || w.book.lost[origin]:
 		return n, Equivocated
 	case n > 0:
 		return n, Attested

@@ -25,6 +25,7 @@ type parsed struct {
 	item  *item
 	proof *Proof
 	ours  bool // just signed here
+	found bool // the proof was made here: it is gossiped
 }
 
 // sign is the one way to a signature of this daemon about archives. It signs what
@@ -107,7 +108,7 @@ func (w *Witness) commit(b *store.Batch, batch []parsed) (after []func(), err er
 	w.mu.Lock()
 	for _, p := range batch {
 		if p.proof != nil {
-			after = append(after, w.putProof(b, p.proof)...)
+			after = append(after, w.putProof(b, p.proof, p.found)...)
 		} else {
 			next := w.book.next
 			after = append(after, w.putItem(b, p.env, p.item, batch)...)
@@ -143,12 +144,12 @@ func (w *Witness) putItem(b *store.Batch, e *adp.Envelope, it *item, batch []par
 	s := it.subject
 	switch p {
 	case placeContradiction:
-		text, proof, err := w.prove(against, e, batch)
+		proof, err := w.otherSide(against, e, batch)
 		if err != nil {
 			w.log.Error("witness cannot make the proof of a contradiction", "agent", it.agent, "origin", s.Origin, "room", s.RoomID, "err", err)
 			return nil
 		}
-		return append(w.putProof(b, proof), func() { w.publisher.put(w, TopicEvidence, text) })
+		return w.putProof(b, proof, true)
 	case placeNew:
 	default:
 		return nil
@@ -165,9 +166,9 @@ func (w *Witness) putItem(b *store.Batch, e *adp.Envelope, it *item, batch []par
 	return []func(){func() { w.compareAttestation(it, e) }, func() { w.tell(s.Origin, s.RoomID) }}
 }
 
-// prove makes the proof that e contradicts an item that is kept, or that stands
-// before it in the same batch.
-func (w *Witness) prove(against *item, e *adp.Envelope, batch []parsed) ([]byte, *Proof, error) {
+// otherSide makes the proof that e contradicts an item that is kept, or that
+// stands before it in the same batch.
+func (w *Witness) otherSide(against *item, e *adp.Envelope, batch []parsed) (*Proof, error) {
 	var other *adp.Envelope
 	for _, p := range batch {
 		if p.env != nil && p.env.Hash == against.hash {
@@ -177,30 +178,32 @@ func (w *Witness) prove(against *item, e *adp.Envelope, batch []parsed) ([]byte,
 	if other == nil {
 		raw, ok, err := w.o.Store.Get(storeKey(against.typ, against.hash))
 		if err != nil || !ok {
-			return nil, nil, errors.Join(err, errors.New("the other side is not in the store"))
+			return nil, errors.Join(err, errors.New("the other side is not in the store"))
 		}
 		if other, err = parseEnvelope(raw); err != nil {
-			return nil, nil, err
+			return nil, err
 		}
 	}
-	proof, err := newProof(other, e)
-	if err != nil {
-		return nil, nil, err
-	}
-	text, err := proof.JSON()
-	return text, proof, err
+	return newProof(other, e)
 }
 
 // putProof needs write and mu.
-func (w *Witness) putProof(b *store.Batch, p *Proof) []func() {
+func (w *Witness) putProof(b *store.Batch, p *Proof, found bool) []func() {
 	id := p.id()
-	if w.book.evidence[id] {
+	if w.book.evidence[id] || w.book.enough(p.Agent) {
 		return nil
 	}
 	n := w.book.next
-	m := p.members()
-	m["seen_at"], m["observer"] = w.o.Now(), w.self
-	v, err := adp.EncodeValue(m)
+	text, err := p.JSON()
+	var m map[string]any
+	if err == nil {
+		m, err = p.members()
+	}
+	var v adp.Value
+	if err == nil {
+		m["seen_at"], m["observer"] = w.o.Now(), w.self
+		v, err = adp.EncodeValue(m)
+	}
 	if err != nil {
 		w.log.Error("witness cannot write a proof", "err", err)
 		return nil
@@ -212,7 +215,10 @@ func (w *Witness) putProof(b *store.Batch, p *Proof) []func() {
 		w.metrics.evidence.WithLabelValues(ClassProof).Inc()
 		w.log.Error("ALARM: one key signed two things that cannot both hold; the proof is at /v1/witness/evidence",
 			"kind", p.Kind, "agent", p.Agent, "origin", p.Origin, "room", p.RoomID)
-		w.tell(p.Origin, p.RoomID)
+		if found {
+			w.publisher.put(w, TopicEvidence, text)
+		}
+		w.tellProven(p)
 	}}
 }
 
@@ -306,6 +312,7 @@ func (w *Witness) stated(s Subject) {
 	if ok && s.Origin != w.o.Origin && (r.Row().State == replica.Complete || w.waits(r.Key)) {
 		w.enqueue(r.Key)
 	}
+	w.confrontStatement(s)
 	w.tell(s.Origin, s.RoomID)
 }
 

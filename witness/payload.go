@@ -223,7 +223,7 @@ type content struct {
 	lastSeq  int64
 	lastHash string
 	root     string
-	events   string // events_cid
+	events   string // events_cid; a head has none
 }
 
 func (s *Statement) content() content {
@@ -243,7 +243,7 @@ func contentOf(s adp.Summary) content {
 func (c content) differs(d content) bool {
 	switch {
 	case c.lastSeq == d.lastSeq:
-		return c.lastHash != d.lastHash || c.root != d.root || c.events != d.events
+		return c.lastHash != d.lastHash || c.root != d.root || c.events != "" && d.events != "" && c.events != d.events
 	case c.complete && d.complete:
 		return true
 	case c.complete:

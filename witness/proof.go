@@ -1,6 +1,7 @@
 package witness
 
 import (
+	"bytes"
 	"crypto/sha3"
 	"encoding/json"
 	"errors"
@@ -20,28 +21,63 @@ const (
 	// KindStatements: one key of a host signed two archives of one room that cannot
 	// both be. It makes the room equivocated.
 	KindStatements = "statement-contradiction"
-	// KindAttestations: one witness attested both. It says nothing against the host;
-	// that witness no longer counts for the room.
+	// KindHeads: one key of a host signed two heads of one room that cannot both
+	// hold, or a head and a statement. It makes the room equivocated.
+	KindHeads = "head-contradiction"
+	// KindCheckpoints: one log key signed two checkpoints of one log, or of one room,
+	// of equal size with different roots. It makes the host, or the room, equivocated.
+	KindCheckpoints = "checkpoint-contradiction"
+	// KindInclusion: one log key signed two checkpoints of one log, or of one room,
+	// and at one index they hold different leaves. It makes the host, or the room,
+	// equivocated.
+	KindInclusion = "inclusion-contradiction"
+	// KindAttestations: one witness attested two archives that cannot both be. It says
+	// nothing against the host; that witness no longer counts for the room.
 	KindAttestations = "attestation-contradiction"
+	// KindCosignatures: one witness cosigned two checkpoints as in KindCheckpoints. It
+	// says nothing against the log.
+	KindCosignatures = "cosignature-contradiction"
 )
 
-// Proof is two envelopes of one key that cannot both hold. It needs nothing else
-// to be checked, so that it can be passed from hand to hand.
+// Proof is two things signed by one key that cannot both hold. It needs nothing
+// else to be checked, so that it can be passed from hand to hand.
 type Proof struct {
-	Kind string
-	Subject
-	Agent adp.AgentID
-	Sides [2]*adp.Envelope // the lesser hash first
+	Kind    string
+	Subject             // of the log of an origin: RoomID and Genesis are empty
+	Agent   adp.AgentID // the key; also of a log, or of a cosigner
+	Sides   [2]Side     // the lesser first: of envelopes by hash, of checkpoints by text
+}
+
+// Side is an envelope, or a checkpoint.
+type Side struct {
+	*adp.Envelope
+	*Signed
+}
+
+// text is the side as it stands in a proof.
+func (s Side) text() ([]byte, error) {
+	if s.Envelope != nil {
+		return s.Envelope.JSON(), nil
+	}
+	return s.Signed.text()
+}
+
+// order is what the two sides are sorted by.
+func (s Side) order() []byte {
+	if s.Envelope != nil {
+		return []byte(s.Envelope.Hash)
+	}
+	return s.Note
 }
 
 // Contradiction tells whether two envelopes prove that their signer said two
-// things that cannot both hold: statements, or attestations, about one room of one
-// origin and one genesis. It looks at no signature.
+// things that cannot both hold: statements, heads, or attestations, about one room
+// of one origin and one genesis. It looks at no signature.
 //
 // What is compared is what they say about the records. A bundle that was made
 // again (generated_at, bundle_cid) is no second story.
 func Contradiction(a, b *adp.Envelope) (kind string, ok bool) {
-	if a == nil || b == nil || a.Actor != b.Actor || a.Type != b.Type || a.Hash == b.Hash {
+	if a == nil || b == nil || a.Actor != b.Actor || a.Hash == b.Hash || (a.Type == TypeAttest) != (b.Type == TypeAttest) {
 		return "", false
 	}
 	x, err := readItem(a)
@@ -52,10 +88,13 @@ func Contradiction(a, b *adp.Envelope) (kind string, ok bool) {
 	if err != nil || x.subject != y.subject || !x.content.differs(y.content) {
 		return "", false
 	}
-	if a.Type == TypeAnnounce {
-		return KindStatements, true
+	switch {
+	case a.Type == TypeAttest:
+		return KindAttestations, true
+	case a.Type == TypeHead || b.Type == TypeHead:
+		return KindHeads, true
 	}
-	return KindAttestations, true
+	return KindStatements, true
 }
 
 // newProof makes the proof of a contradiction.
@@ -68,29 +107,53 @@ func newProof(a, b *adp.Envelope) (*Proof, error) {
 	if err != nil {
 		return nil, err
 	}
-	if b.Hash < a.Hash {
-		a, b = b, a
+	p := &Proof{kind, x.subject, a.Actor, [2]Side{{Envelope: a}, {Envelope: b}}}
+	p.sort()
+	return p, nil
+}
+
+func (p *Proof) sort() {
+	if bytes.Compare(p.Sides[1].order(), p.Sides[0].order()) < 0 {
+		p.Sides[0], p.Sides[1] = p.Sides[1], p.Sides[0]
 	}
-	return &Proof{kind, x.subject, a.Actor, [2]*adp.Envelope{a, b}}, nil
 }
 
 // id names the proof: one is kept for each key and subject.
 func (p *Proof) id() string { return evidenceID(ClassProof, p.Kind, p.Subject, string(p.Agent)) }
 
+// against tells whether a proof is one against the origin of its subject, and not
+// against a witness.
+func against(kind string) bool { return kind != KindAttestations && kind != KindCosignatures }
+
+// byNote tells whether the sides of a kind are checkpoints.
+func byNote(kind string) bool {
+	return kind == KindCheckpoints || kind == KindInclusion || kind == KindCosignatures
+}
+
 // JSON is the canonical text of the proof, as it is gossiped.
 func (p *Proof) JSON() ([]byte, error) {
-	v, err := adp.EncodeValue(p.members())
+	m, err := p.members()
+	if err != nil {
+		return nil, err
+	}
+	v, err := adp.EncodeValue(m)
 	return v.Raw(), err
 }
 
-func (p *Proof) members() map[string]any {
+func (p *Proof) members() (map[string]any, error) {
+	x, err := p.Sides[0].text()
+	if err != nil {
+		return nil, err
+	}
+	y, err := p.Sides[1].text()
 	return map[string]any{"class": ClassProof, "kind": p.Kind, "origin": p.Origin, "room_id": p.RoomID, "genesis": p.Genesis, "agent": p.Agent,
-		"sides": []json.RawMessage{p.Sides[0].JSON(), p.Sides[1].JSON()}}
+		"sides": []json.RawMessage{x, y}}, err
 }
 
 // VerifyEvidence checks a proof from nothing but its bytes: strict canonical JSON,
-// closed shape, both signatures, and that the two sides contradict each other. It
-// does not say whether the key speaks for anybody.
+// closed shape, both signatures, inclusion proofs where it has them, and that the
+// two sides contradict each other. It does not say whether the key speaks for
+// anybody: that is for who reads it to know.
 func VerifyEvidence(raw []byte) (*Proof, error) {
 	if len(raw) > MaxEvidence {
 		return nil, fmt.Errorf("the proof has %d bytes, %d is the limit", len(raw), MaxEvidence)
@@ -108,38 +171,65 @@ func verifyProof(v adp.Value, size int) (*Proof, error) {
 	}
 	f := fields{v: v}
 	f.text("class", ClassProof, func(s string) bool { return s == ClassProof })
-	claimed := Proof{Kind: f.word("kind"), Subject: f.subject(), Agent: adp.AgentID(f.text("agent", "an Agent ID", adp.IsAgentID))}
+	claimed := Proof{Kind: f.word("kind"), Agent: adp.AgentID(f.text("agent", "an Agent ID", adp.IsAgentID))}
+	claimed.Subject = f.proofSubject(byNote(claimed.Kind))
 	sides := f.get("sides")
 	if sides.Kind() != adp.Array || sides.Len() != 2 {
-		f.fail("sides", "two envelopes")
+		f.fail("sides", "an array of two")
 	}
 	if err := f.end(); err != nil {
 		return nil, err
 	}
 	n := 0
 	for side := range sides.Elements() {
-		e, err := adp.ParseEnvelope(side)
-		if err == nil {
-			err = e.CheckHash()
-		}
-		if err == nil {
-			err = e.CheckSignature()
+		var err error
+		if byNote(claimed.Kind) {
+			claimed.Sides[n].Signed, err = claimed.readSigned(side)
+		} else {
+			claimed.Sides[n].Envelope, err = readAuthentic(side)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("side %d: %w", n, err)
 		}
-		claimed.Sides[n] = e
 		n++
 	}
-	found, err := newProof(claimed.Sides[0], claimed.Sides[1])
+	if byNote(claimed.Kind) {
+		if err := claimed.contradicts(); err != nil {
+			return nil, err
+		}
+		return &claimed, nil
+	}
+	found, err := newProof(claimed.Sides[0].Envelope, claimed.Sides[1].Envelope)
 	if err != nil {
 		return nil, err
 	}
-	if found.Kind != claimed.Kind || found.Subject != claimed.Subject || found.Agent != claimed.Agent || found.Sides[0].Hash != claimed.Sides[0].Hash {
+	if found.Kind != claimed.Kind || found.Subject != claimed.Subject || found.Agent != claimed.Agent || found.Sides != claimed.Sides {
 		return nil, errors.New("the proof is not about what its sides say, or its sides are out of order")
 	}
 	return found, nil
 }
+
+func readAuthentic(side adp.Value) (*adp.Envelope, error) {
+	e, err := adp.ParseEnvelope(side)
+	if err == nil {
+		err = e.CheckHash()
+	}
+	if err == nil {
+		err = e.CheckSignature()
+	}
+	return e, err
+}
+
+// proofSubject reads a subject; that of a log has no room.
+func (f *fields) proofSubject(log bool) Subject {
+	if log && f.v.Get("room_id").Text() == "" {
+		empty := func(s string) bool { return s == "" }
+		return Subject{f.text("origin", "an origin", isOrigin), f.text("room_id", "empty", empty), f.text("genesis", "empty, as room_id is", empty)}
+	}
+	return f.subject()
+}
+
+func isRoom(s Subject) bool { return adp.IsRoomID(s.RoomID) && adp.IsHash(s.Genesis) }
 
 // evidenceID is the SHA3-256 of what makes a piece of evidence the same one.
 func evidenceID(class, kind string, s Subject, what ...string) string {

@@ -124,5 +124,6 @@ func (w *Witness) roomCheckpoint(r *replica.Replica) ([]byte, error) {
 		}
 		return nil, err
 	}
+	w.saw(note) // so that peers see it, and what contradicts it is found out
 	return note, nil
 }

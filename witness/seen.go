@@ -3,7 +3,6 @@ package witness
 import (
 	"fmt"
 
-	"github.com/witan-adp/witan/internal/store"
 	"github.com/witan-adp/witan/internal/tilelog"
 )
 
@@ -21,8 +20,7 @@ func (w *Witness) ownCheckpoint() []byte {
 
 // shown takes a checkpoint that a peer shows. One of our own log tells whether
 // this store is the newest: a log that is longer than ours, or another one, means
-// that it is not, and then nothing may be signed. Of the log of an origin that we
-// follow the greatest is kept, to be shown to that origin should it forget.
+// that it is not, and then nothing may be signed. Those of others go to saw.
 func (w *Witness) shown(note []byte) {
 	c, err := tilelog.PeekCheckpoint(note)
 	if err != nil || w.journal.log == nil {
@@ -32,9 +30,7 @@ func (w *Witness) shown(note []byte) {
 		w.shownOwn(note, generation)
 		return
 	}
-	if origin, ok := w.logOf(c.Origin); ok {
-		w.keepSeen(origin, note)
-	}
+	w.saw(note)
 }
 
 func (w *Witness) shownOwn(note []byte, generation int) {
@@ -67,46 +63,6 @@ func (w *Witness) logOf(line string) (origin string, ok bool) {
 		}
 	}
 	return "", false
-}
-
-func (w *Witness) keepSeen(origin string, note []byte) {
-	if w.o.LogKeys == nil {
-		return
-	}
-	c, err := tilelog.OpenCheckpoint(note, w.o.LogKeys(origin)...)
-	if err != nil {
-		return
-	}
-	w.write.Lock()
-	defer w.write.Unlock()
-	j := &w.journal
-	j.mu.Lock()
-	old := j.seen[origin]
-	j.mu.Unlock()
-	if old != nil {
-		was, err := tilelog.PeekCheckpoint(old)
-		if err != nil {
-			w.log.Error("witness cannot read a checkpoint that it kept", "origin", origin, "err", err)
-			return
-		}
-		before, _ := logGeneration(origin, was.Origin)
-		now, _ := logGeneration(origin, c.Origin)
-		if now == before && c.Size == was.Size && c.Root != was.Root {
-			w.log.Error("ALARM: a host has signed two checkpoints of its log that cannot both hold", "origin", origin, "size", c.Size)
-		}
-		if now < before || now == before && c.Size <= was.Size {
-			return
-		}
-	}
-	var b store.Batch
-	b.Put(store.SeenLog(origin), note)
-	if err := w.put(&b); err != nil {
-		w.log.Error("witness cannot keep a checkpoint", "origin", origin, "err", err)
-		return
-	}
-	j.mu.Lock()
-	j.seen[origin] = note
-	j.mu.Unlock()
 }
 
 // toShow is what a peer that shows its own checkpoint gets: ours, and the

@@ -25,7 +25,9 @@ import (
 // A peer that keeps a log adds its newest checkpoint, as "checkpoint":"<note>" ("" to
 // say only that it wants some). The response then has "checkpoints":["<note>",…]: the
 // newest of the log of the one that answers, and the greatest that it has seen of
-// the log of the one that asks.
+// the log of the one that asks. On the first page it also has "seen":[…]: signed
+// heads (envelopes) and checkpoints (texts) of any origins, so that two of them
+// that cannot both hold meet somewhere.
 const (
 	syncPage      = 100
 	syncPageBytes = MaxSyncResponse - MaxEvidence - 4096
@@ -65,6 +67,7 @@ type syncAnswer struct {
 	Next  string            `json:"next"`
 
 	Checkpoints []string `json:"checkpoints,omitempty"`
+	Seen        []any    `json:"seen,omitempty"`
 }
 
 // ServeSync answers one request of a peer. All that it gives away is public.
@@ -99,6 +102,15 @@ func (w *Witness) ServeSync(ctx context.Context, from string, request []byte) ([
 	if note.Exists() {
 		w.shown([]byte(theirs))
 		answer.Checkpoints = w.toShow([]byte(theirs))
+		if after == "" {
+			for _, c := range w.claims.show() {
+				if c.head != nil {
+					answer.Seen = append(answer.Seen, json.RawMessage(c.head.JSON()))
+				} else {
+					answer.Seen = append(answer.Seen, string(c.note))
+				}
+			}
+		}
 	}
 	return json.Marshal(answer)
 }
@@ -245,6 +257,10 @@ func (w *Witness) take(raw []byte) (next string, err error) {
 	if notes.Exists() {
 		members++
 	}
+	seen := v.Get("seen")
+	if seen.Exists() {
+		members++
+	}
 	if v.Len() != members || notes.Exists() && (notes.Kind() != adp.Array || notes.Len() > maxShown) || items.Kind() != adp.Array || items.Len() > syncPage || !isText || len(next) > cursorLen {
 		return "", fmt.Errorf("%w: a page is {\"items\":[…],\"next\":\"…\"} with at most %d items", ErrPeer, syncPage)
 	}
@@ -253,6 +269,11 @@ func (w *Witness) take(raw []byte) (next string, err error) {
 	}
 	var batch []parsed
 	var bad error
+	if seen.Exists() {
+		if err := w.takeSeen(seen); err != nil {
+			bad = fmt.Errorf("%w: %w", ErrPeer, err)
+		}
+	}
 	for item := range items.Elements() {
 		if w.knows(item) {
 			continue

@@ -286,7 +286,10 @@ func FuzzVerifyEvidence(f *testing.F) {
 		if again, err := p.JSON(); err != nil || !bytes.Equal(again, data) {
 			t.Fatalf("%s reads as %s, %v", data, again, err)
 		}
-		if kind, ok := Contradiction(p.Sides[0], p.Sides[1]); !ok || kind != p.Kind {
+		if byNote(p.Kind) {
+			return
+		}
+		if kind, ok := Contradiction(p.Sides[0].Envelope, p.Sides[1].Envelope); !ok || kind != p.Kind {
 			t.Fatal("a proof of nothing")
 		}
 	})

@@ -38,7 +38,10 @@ func (w *Witness) Ended(r *replica.Replica) { w.enqueue(r.Key) }
 
 // Completed takes note that a mirrored public room is complete, with its archive:
 // it is recomputed and attested. It does not wait.
-func (w *Witness) Completed(r *replica.Replica) { w.enqueue(r.Key) }
+func (w *Witness) Completed(r *replica.Replica) {
+	w.remind(Subject(r.Key))
+	w.enqueue(r.Key)
+}
 
 func (w *Witness) enqueue(key replica.Key) {
 	now := time.Now()
@@ -120,6 +123,7 @@ func (w *Witness) resume() {
 	for _, room := range rooms {
 		w.tell(room[0], room[1])
 	}
+	w.tellAllProven()
 }
 
 func (w *Witness) work(ctx context.Context) error {
