@@ -2,6 +2,7 @@
 # make test   everything that must hold (scripts/test.sh says what)
 # make demo   two daemons: a discussion, mirroring, index, archive, attestation; then the host is stopped
 # make bench  the gates of speed, as ratios
+# make soak   hosts that die, stall, lie and come back, for ten minutes (SOAK=2m: for two)
 # make fuzz   every fuzz target for FUZZTIME (1m)
 # make interop  witnesses that others wrote cosign our log (installs them, needs the network)
 
@@ -22,6 +23,9 @@ demo: build
 
 bench:
 	scripts/bench.sh
+
+soak:
+	scripts/soak.sh
 
 fuzz:
 	scripts/fuzz.sh

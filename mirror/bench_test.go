@@ -3,6 +3,8 @@ package mirror
 import (
 	"context"
 	"fmt"
+	"os"
+	"strconv"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -82,10 +84,19 @@ func BenchmarkVerify(b *testing.B) {
 	b.ReportMetric(float64(len(s.recs))*float64(b.N)/b.Elapsed().Seconds(), "records/s")
 }
 
+// benchStory is a room of 20,000 records, or of as many as BENCH_RECORDS says.
 func benchStory(b *testing.B) *story {
+	b.Helper()
+	records := 20_000
+	if text := os.Getenv("BENCH_RECORDS"); text != "" {
+		var err error
+		if records, err = strconv.Atoi(text); err != nil {
+			b.Fatalf("BENCH_RECORDS: %v", err)
+		}
+	}
 	s := newStory(b, "long", map[string]any{"language": "en"})
 	s.add(member, room.Join, map[string]any{"role": "speaker"})
-	for len(s.recs) < 20_000 {
+	for len(s.recs) < records {
 		s.add(member, room.Message, map[string]any{"content_type": "text/plain", "content": fmt.Sprintf("%d %0400d", len(s.recs), 7), "references": []string{}, "extra": map[string]any{"by": adp.Protocol}})
 	}
 	return s

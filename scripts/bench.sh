@@ -1,7 +1,9 @@
 #!/usr/bin/env bash
 # The gates of speed, each a ratio of two things measured in the same run, since absolute times say more about
 # the machine than about the code. ROUNDS (default 5) runs are interleaved; the median of each counts.
-# ALL=1 runs every other Go benchmark after them. Run it on a quiet machine; a MISS is a note, not an error.
+# RECORDS (20000) is how long the room of the mirror's gate is; the design says 100000. SCALE=full follows 1,000 hosts
+# of 20 rooms at the end, and not a part of them. ALL=1 runs every other Go benchmark after them. Run it on a quiet
+# machine; a MISS is a note, not an error.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -11,14 +13,20 @@ trap 'rm -rf "$work"' EXIT
 
 go test -c -o "$work/adp.test" ./adp
 go test -c -o "$work/store.test" ./internal/store
+go test -c -o "$work/replica.test" ./internal/replica
+go test -c -o "$work/mirror.test" ./mirror
 adp() { (cd adp && "$work/adp.test" -test.run '^$' "$@"); }
 store() { (cd internal/store && "$work/store.test" -test.run '^$' "$@"); }
+replica() { (cd internal/replica && "$work/replica.test" -test.run '^$' "$@"); }
+mirror() { (cd mirror && BENCH_RECORDS=${RECORDS:-20000} "$work/mirror.test" -test.run '^$' "$@"); }
 
 for round in $(seq "$rounds"); do
   printf 'round %d of %d\n' "$round" "$rounds" >&2
   adp -test.cpu 1 -test.bench '^BenchmarkRatios$'
   adp -test.cpu 1,2 -test.bench '^BenchmarkVerifyRecordParallel$'
   store -test.cpu 2 -test.bench '^(BenchmarkAppendOneByOne|BenchmarkAppend64Writers|BenchmarkRawFile64)$'
+  replica -test.cpu 2 -test.bench '^BenchmarkHistory$'
+  mirror -test.cpu 2 -test.benchtime 2x -test.bench '^(BenchmarkSync|BenchmarkVerify)$'
 done >"$work/out"
 
 awk -v rounds="$rounds" '
@@ -48,11 +56,20 @@ awk -v rounds="$rounds" '
     one = median("AppendOneByOne-2", "records/s"); many = median("Append64Writers-2", "records/s")
     gate("durable append, 64 writers / one by one", many / one, ">=", 10)
     gate("durable append, 64 writers / the raw file", many / median("RawFile64-2", "records/s"), ">=", 0.4)
+    sync = median("Sync-2", "records/s")
+    gate("sync of a long room from loopback / verify of its records", sync / median("Verify-2", "records/s"), ">=", 0.7)
+    page = median("History/ServeEvents-2", "records/s")
+    gate("pages of history served / scanned", page / median("History/Scan1000-2", "records/s"), ">=", 0.5)
     printf "\nfor the record: all but the signature, members shuffled: %.2f of a bare verify\n", median("Ratios", "shuffled/bare")
     printf "durable appends: %d/s one by one, %d/s with 64 writers; a bare verify is the unit of the first two lines\n", one, many
+    printf "mirror: %d records/s synced; history: %d records/s served in pages of 1,000\n", sync, page
     if (missed) printf "%d missed: other work on the machine moves these numbers; run it again alone before believing it\n", missed
     exit bad
   }' "$work/out"
+
+printf '\nmany hosts at once, and the time from a host to its mirror:\n'
+(cd mirror && WITAN_SCALE=${SCALE:-} "$work/mirror.test" -test.v -test.run '^(TestScale|TestRelayLatency)$') |
+  sed -n 's/^ *[a-z_]*_test\.go:[0-9]*: //p; /^--- FAIL/p'
 
 if [ -n "${ALL:-}" ]; then
   printf '\n'

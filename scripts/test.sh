@@ -40,7 +40,7 @@ step go build
 go build -o witan .
 
 step go test -race
-go test -race ./...
+SOAK=${SOAK:-30s} go test -race ./...
 
 step "conformance: one host, asked from outside"
 if [ ! -f "$suites/host.test.mjs" ]; then
