@@ -73,6 +73,10 @@ func (d *daemon) build() (err error) {
 	if err := d.buildMirror(); err != nil {
 		return err
 	}
+	d.set.Hidden = func(r *replica.Replica) bool {
+		_, hidden := d.mirror.Hidden(r)
+		return hidden
+	}
 	if d.cfg.P2P.Enabled {
 		if err := d.buildNode(); err != nil {
 			return err
@@ -184,6 +188,7 @@ func (d *daemon) runPeriodic(ctx context.Context) error {
 			return nil
 		}},
 		{"@every 30s", "peers", func() error { d.pullSoon(); return nil }},
+		{"17 4 * * *", "retention", func() error { return d.mirror.Retain(ctx, d.edges.Now()) }},
 	}
 	if d.host != nil {
 		jobs = append(jobs, struct {

@@ -97,6 +97,9 @@ func TestQuarantine(t *testing.T) {
 		if _, body := g.get(h, "/v1/rooms/public"); strings.Contains(body, `"id":"one"`) || !strings.Contains(body, `"id":"two"`) {
 			t.Errorf("the list: %.300s", body)
 		}
+		if resp, body := g.get(h, "/v1/rooms/one/proof?seq=2"); resp.StatusCode != 200 || !strings.Contains(body, one.recs[1].Hash) {
+			t.Errorf("proof: %d %s", resp.StatusCode, body)
+		}
 		r, _ := g.set.Get(h.origin(), "one")
 		request, _ := json.Marshal(map[string]any{"origin": h.origin(), "room_id": "one", "genesis": r.Genesis, "after_seq": 0, "limit": 10})
 		if answer, err := g.m.ServeRoomSync(t.Context(), "peer", request); err == nil {

@@ -37,6 +37,9 @@ func (m *Mirror) Routes(mux *web.Mux) {
 	} {
 		mux.Handle("GET", base+"/v1/rooms/{room_id}"+path, func(w http.ResponseWriter, req *http.Request) error {
 			s, err := m.room(req)
+			if err == nil && path != "/proof" { // hashes are no content
+				err = s.visible()
+			}
 			if err != nil {
 				return err
 			}
@@ -88,10 +91,15 @@ func (m *Mirror) room(req *http.Request) (*served, error) {
 	if !ok || r.Row().Seq == 0 {
 		return nil, adp.Errorf(adp.RoomNotFound, "this mirror of %s has no such room", origin)
 	}
-	if reason, hidden := m.Hidden(r); hidden {
-		return nil, adp.Errorf(adp.RoomNotFound, "this mirror holds the room and does not show it: %s", reason).With("reason", "hidden")
-	}
 	return &served{m, r, base, m.RoomURL(origin, id)}, nil
+}
+
+// visible refuses what is held and not shown.
+func (s *served) visible() error {
+	if reason, hidden := s.m.Hidden(s.r); hidden {
+		return adp.Errorf(adp.RoomNotFound, "this mirror holds the room and does not show it: %s", reason).With("reason", "hidden")
+	}
+	return nil
 }
 
 // stamped adds to an answer what is known about the room, at the moment when the

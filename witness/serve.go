@@ -94,6 +94,11 @@ func (w *Witness) serve(rw http.ResponseWriter, r *http.Request, l list) error {
 		filter.Set("cursor", w.o.Cursors.Seal(kind, last))
 		web.NextLink(rw, w.o.Origin+"/v1/witness/"+l.name+"?"+filter.Encode())
 	}
+	if l.name == "evidence" {
+		for i := range items {
+			items[i] = w.unsaid(items[i])
+		}
+	}
 	web.WriteArray(rw, items)
 	return nil
 }

@@ -35,7 +35,7 @@ const (
 var ErrContent = errors.New("the bytes are not those of the CID")
 
 // errCut: a record of the content is withheld, so that its bytes are not to be had.
-var errCut = errors.New("records of this archive are withheld: it can be read from its room, and not by its CID")
+var errCut = adp.Errorf(adp.Withheld, "records of this archive are withheld: it can be read from its room, and not by its CID")
 
 // errUnknownContent does not say whether it is unknown or not public.
 var errUnknownContent = errors.New("nothing of that CID is here: archives of public rooms are, once they are made")
@@ -98,7 +98,7 @@ func (s *Set) content(ctx context.Context, cid string) (*content, error) {
 	for i, c := range s.contents.list {
 		if c.cid == cid {
 			s.contents.list = slices.Delete(s.contents.list, i, i+1)
-			if r, ok := s.ByID(c.r.ID); ok && r == c.r && r.Row().Withheld == 0 {
+			if r, ok := s.ByID(c.r.ID); ok && r == c.r && r.whole() && (s.Hidden == nil || !s.Hidden(r)) {
 				s.contents.list = append(s.contents.list, c)
 				return c, nil
 			}
@@ -133,8 +133,14 @@ func (s *Set) content(ctx context.Context, cid string) (*content, error) {
 		if !public {
 			continue
 		}
-		if r.Row().Withheld > 0 {
-			cut = adp.Errorf(adp.NotFound, "%v", errCut)
+		switch row := r.Row(); {
+		case s.Hidden != nil && s.Hidden(r):
+			continue
+		case row.Withheld > 0:
+			cut = errCut
+			continue
+		case row.Dropped > 0:
+			cut = gone(row)
 			continue
 		}
 		c, err := r.content(cid, codec)
@@ -147,6 +153,12 @@ func (s *Set) content(ctx context.Context, cid string) (*content, error) {
 		return c, nil
 	}
 	return nil, cut
+}
+
+// whole tells whether all that was said is to be had.
+func (r *Replica) whole() bool {
+	row := r.Row()
+	return row.Withheld == 0 && row.Dropped == 0
 }
 
 func (r *Replica) content(cid string, codec uint64) (*content, error) {
@@ -334,8 +346,10 @@ func (s *Set) ServeContent(ctx context.Context, _ string, request []byte) ([]byt
 	switch adp.CodeOf(err) {
 	case adp.InvalidRequest:
 		return nil, bad
-	case adp.NotFound:
+	case adp.Withheld:
 		return nil, errCut
+	case adp.Gone:
+		return nil, errUnknownContent
 	}
 	if err != nil {
 		return nil, errors.New("the store cannot be read now; try again later")

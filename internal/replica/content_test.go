@@ -223,7 +223,7 @@ func TestContentOfWithheldRecords(t *testing.T) {
 		rec := getCID(set, c.EventsCID)
 		var got bytes.Buffer
 		err := FetchContent(t.Context(), c.EventsCID, 1<<30, &got, func(ctx context.Context, request []byte) ([]byte, error) { return set.ServeContent(ctx, "p", request) })
-		if (rec.Code == 200) != (err == nil) || rec.Code != 200 && (rec.Code != 404 || !errors.Is(err, errCut)) {
+		if (rec.Code == 200) != (err == nil) || rec.Code != 200 && (rec.Code != 451 || !errors.Is(err, errCut)) {
 			t.Fatalf("%d %.200s, %v", rec.Code, rec.Body, err)
 		}
 		return rec.Code == 200 && bytes.Equal(rec.Body.Bytes(), events) && bytes.Equal(got.Bytes(), events)
@@ -252,6 +252,20 @@ func TestContentOfWithheldRecords(t *testing.T) {
 	check(t, r, s, fmt.Sprintf("seq=%d", seq), int(seq), -1, 700) // chain and tree are as they were
 	if err := r.Release(seq); err != nil || !whole() {
 		t.Error("not whole again", err)
+	}
+	set.Hidden = func(other *Replica) bool { return other == r }
+	if rec := getCID(set, c.EventsCID); rec.Code != 404 {
+		t.Errorf("of a room that is not shown: %d", rec.Code)
+	}
+	set.Hidden = nil
+	if !whole() {
+		t.Error("not whole once it is shown again")
+	}
+	if _, err := r.Drop(10); err != nil {
+		t.Fatal(err)
+	}
+	if rec := getCID(set, c.EventsCID); rec.Code != 410 {
+		t.Errorf("of records that are dropped: %d %s", rec.Code, rec.Body)
 	}
 	if _, err := r.Withhold(seq, "asked", 1, Erase); err != nil || whole() {
 		t.Error("erased, and shown", err)

@@ -93,6 +93,10 @@ func (r Row) EffectiveVerdict() string {
 
 // Set holds all replicas of a store.
 type Set struct {
+	// Hidden tells of replicas that are held and not shown, so that what they hold is
+	// not given out by CID either. Set before the first request; nil: none is hidden.
+	Hidden func(*Replica) bool
+
 	st *store.Store
 
 	mu      sync.RWMutex
