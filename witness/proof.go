@@ -150,6 +150,50 @@ func (p *Proof) members() (map[string]any, error) {
 		"sides": []json.RawMessage{x, y}}, err
 }
 
+// ProofText gives the proof itself, as VerifyEvidence wants it, out of what
+// /v1/witness/evidence shows of it: without when and by whom it was seen first, and
+// in canonical form.
+func ProofText(shown adp.Value) ([]byte, error) {
+	if shown.Kind() != adp.Object {
+		return nil, errors.New("a piece of evidence is a JSON object")
+	}
+	m := map[string]json.RawMessage{}
+	for name, x := range shown.Members() {
+		if name != "seen_at" && name != "observer" {
+			m[name] = x.Raw()
+		}
+	}
+	v, err := adp.EncodeValue(m)
+	return v.Raw(), err
+}
+
+// Against says whom a proof speaks against: the host that told two stories, or the
+// witness that vouched for both; of that one the host is not to blame.
+func (p *Proof) Against() string {
+	if against(p.Kind) {
+		return "host"
+	}
+	return "witness"
+}
+
+// Says tells, in a line, what a side says that the other one contradicts.
+func (s Side) Says() string {
+	if s.Envelope == nil {
+		c := s.Signed.checkpoint
+		text := fmt.Sprintf("checkpoint: size %d, root %s", c.Size, adp.Encode(c.Root[:]))
+		if i := s.Inclusion; i != nil {
+			text += fmt.Sprintf(", leaf %s at index %d", adp.Encode(i.Leaf[:]), i.Index)
+		}
+		return text
+	}
+	it, err := readItem(s.Envelope)
+	if err != nil {
+		return err.Error()
+	}
+	what := map[string]string{TypeAnnounce: "statement", TypeAttest: "attestation", TypeHead: "head"}[it.typ]
+	return fmt.Sprintf("%s %s: last seq %d, last hash %s, root %s", what, it.hash, it.content.lastSeq, it.content.lastHash, it.content.root)
+}
+
 // VerifyEvidence checks a proof from nothing but its bytes: strict canonical JSON,
 // closed shape, both signatures, inclusion proofs where it has them, and that the
 // two sides contradict each other. It does not say whether the key speaks for

@@ -182,14 +182,7 @@ func (w *Witness) text(typ, id string) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("proof %s: %w", id, err)
 	}
-	m := map[string]json.RawMessage{}
-	for name, x := range v.Members() {
-		if name != "seen_at" && name != "observer" { // ours, and no part of the proof
-			m[name] = x.Raw()
-		}
-	}
-	v, err = adp.EncodeValue(m)
-	return v.Raw(), err
+	return ProofText(v)
 }
 
 // pulls remembers where the pulls that met their bound stopped.
