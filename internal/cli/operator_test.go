@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -18,6 +19,7 @@ import (
 
 // The scripts of operators run the command itself against daemons in the process of the test.
 func TestOperatorScripts(t *testing.T) {
+	var stops sync.Map // folder → func()
 	testscript.Run(t, testscript.Params{
 		Dir:           filepath.Join("testdata", "operator"),
 		UpdateScripts: *update,
@@ -28,8 +30,8 @@ func TestOperatorScripts(t *testing.T) {
 			return nil
 		},
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
-			// daemon NAME [keep=N] [ORIGIN…] runs a daemon on the folder NAME that mirrors the origins, N records of each room, and sets
-			// $NAME to its own origin
+			// daemon NAME [keep=N] [p2p] [peer=ADDRESS] [ORIGIN…] runs a daemon on the folder NAME that mirrors the origins, N records of each
+			// room, and sets $NAME to its own origin and $NAME_p2p to its peer-to-peer address
 			"daemon": func(ts *testscript.TestScript, _ bool, args []string) {
 				ln, err := net.Listen("tcp", "127.0.0.1:0")
 				ts.Check(err)
@@ -43,6 +45,13 @@ func TestOperatorScripts(t *testing.T) {
 						cfg.Mirror.Retention.Count, cfg.Witness.Enabled = count, false
 						continue
 					}
+					if address, ok := strings.CutPrefix(origin, "peer="); ok {
+						cfg.P2P.Peers, origin = []string{address}, "p2p"
+					}
+					if origin == "p2p" {
+						cfg.P2P.Enabled, cfg.P2P.Listen = true, []string{"/ip4/127.0.0.1/tcp/0"}
+						continue
+					}
 					cfg.Mirror.Hosts = append(cfg.Mirror.Hosts, config.MirrorHost{URL: origin})
 				}
 				ctx, cancel := context.WithCancel(context.Background())
@@ -50,19 +59,36 @@ func TestOperatorScripts(t *testing.T) {
 				go func() {
 					ended <- daemon.Run(ctx, cfg, daemon.Edges{Version: "test", Listener: ln, Ready: func(i daemon.Info) { ready <- i }})
 				}()
-				ts.Defer(func() {
-					cancel()
-					<-ended
-				})
+				var once sync.Once
+				stop := func() {
+					once.Do(func() {
+						cancel()
+						<-ended
+					})
+				}
+				stops.Store(ts.MkAbs(args[0]), stop)
+				ts.Defer(stop)
 				select {
 				case i := <-ready:
 					ts.Setenv(args[0], i.Origin)
 					_, authority, _ := strings.Cut(i.Origin, "://")
 					ts.Setenv(args[0]+"_authority", authority)
+					ts.Setenv(args[0]+"_agent", i.AgentID)
+					if len(i.Peers) > 0 {
+						ts.Setenv(args[0]+"_p2p", i.Peers[0])
+					}
 				case err := <-ended:
 					ended <- err
 					ts.Fatalf("the daemon did not start: %v", err)
 				}
+			},
+			// halt NAME ends a daemon
+			"halt": func(ts *testscript.TestScript, _ bool, args []string) {
+				stop, ok := stops.Load(filepath.Join(ts.Getenv("WORK"), args[0]))
+				if !ok {
+					ts.Fatalf("no daemon %s", args[0])
+				}
+				stop.(func())()
 			},
 			// until REGEXP COMMAND… runs the command until its output matches
 			"until": func(ts *testscript.TestScript, _ bool, args []string) {

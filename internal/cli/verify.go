@@ -20,12 +20,13 @@ type verifyFlags struct {
 	quiet, allowUnverifiable, allowWithheld bool
 	manifest                                string
 	cid                                     string
+	policy, record, logKey                  string
 }
 
 func verifyCommand() *cobra.Command {
 	c := &client{}
 	var f verifyFlags
-	cmd := &cobra.Command{Use: "verify FILE|URL", Short: "Verify an archive or a room in full", Args: cobra.ExactArgs(1),
+	cmd := &cobra.Command{Use: "verify FILE|URL", Short: "Verify an archive or a room in full, a proof bundle, or a proof", Args: cobra.ExactArgs(1),
 		Long: `Verify an archive or a room in full: strict JSON, hashes, signatures, links, whether each event was allowed when it was accepted, and what the
 manifest says of it all. FILE is an archive.jsonl, a file with a record a line, or a JSON array of records; - is standard input. URL is that
 of a room, at its host or at a mirror.
@@ -39,8 +40,25 @@ The verdict is one of
   archive-mismatch  the records are not what the manifest, the CID or the room resource says
   broken            from some record on it is not authentic or not linked
 
+FILE may also be a proof bundle that "witan export" made, or a proof that "witan proof" or any C2SP tool made. Of these a checklist is
+written: what was checked, by what, with what result. Nobody is asked anything. Whom you trust stands in the file of --policy: keys
+[witness.policy] and [[witness.trust]], as in "witan config default".
+
 The exit status is 0 only when all is verified.`,
 		RunE: c.do(func(ctx context.Context, args []string) error {
+			if !strings.Contains(args[0], "://") {
+				switch kind, err := c.kind(args[0]); {
+				case err != nil:
+					return err
+				case kind == kindBundle:
+					return c.verifyBundle(ctx, args[0], f)
+				case kind == kindProof:
+					return c.verifyProof(args[0], f)
+				}
+			}
+			if f.policy != "" || f.record != "" || f.logKey != "" {
+				return usagef("--policy is for proof bundles (witan export) and proofs (witan proof), --record and --log-key for proofs")
+			}
 			in, err := c.inspect(ctx, args[0], f)
 			if err != nil {
 				return err
@@ -61,6 +79,9 @@ The exit status is 0 only when all is verified.`,
 	cmd.Flags().BoolVar(&f.allowWithheld, "allow-withheld", false, "exit with 0 also when some records are withheld")
 	cmd.Flags().StringVar(&f.manifest, "manifest", "", "file with the manifest (GET …/archive) that FILE belongs to")
 	cmd.Flags().StringVar(&f.cid, "cid", "", "the events CID or the bundle CID that the archive must have")
+	cmd.Flags().StringVar(&f.policy, "policy", "", "file that says which witnesses of a proof bundle are enough, and whose keys are known")
+	cmd.Flags().StringVar(&f.record, "record", "", "file with the record, or the envelope, that a proof is about")
+	cmd.Flags().StringVar(&f.logKey, "log-key", "", "verifier key of the log that a proof is of, name+id+key")
 	c.output(cmd)
 	return c.key(cmd)
 }
