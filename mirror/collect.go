@@ -17,7 +17,6 @@ var (
 	descVerdicts = describe("rooms_by_verdict", "Rooms of other hosts that are held, by verdict.", "verdict")
 	descRecords  = describe("records_held", "Records of other hosts that are held.")
 	descBytes    = describe("bytes_held", "Bytes of the records of other hosts that are held.")
-	descBehind   = describe("records_behind", "Records that hosts list and that are not held yet: what the backfill still has to copy.")
 	descRate     = describe("copied_records_per_second", "Records copied a second, over the last ten.")
 	descETA      = describe("backfill_eta_seconds", "When the slowest host will have been caught up with at its present rate; 0 when nothing is behind or no rate can be told.")
 	descWork     = describe("rooms_in_work", "Rooms that are being copied or compared now.")
@@ -29,7 +28,7 @@ func describe(name, help string, labels ...string) *prometheus.Desc {
 
 // Describe implements prometheus.Collector.
 func (c collector) Describe(out chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{descHosts, descRooms, descVerdicts, descRecords, descBytes, descBehind, descRate, descETA, descWork} {
+	for _, d := range []*prometheus.Desc{descHosts, descRooms, descVerdicts, descRecords, descBytes, descRate, descETA, descWork} {
 		out <- d
 	}
 }
@@ -37,13 +36,13 @@ func (c collector) Describe(out chan<- *prometheus.Desc) {
 // Collect implements prometheus.Collector.
 func (c collector) Collect(out chan<- prometheus.Metric) {
 	hosts, states, verdicts := map[string]int64{}, map[string]int64{}, map[string]int64{}
-	var records, bytes, behind, eta int64
+	var records, bytes, eta int64
 	var rate float64
 	for _, h := range c.m.Report("") {
 		hosts[h.State]++
 		add(states, h.States)
 		add(verdicts, h.Verdicts)
-		records, bytes, behind = records+h.Records, bytes+h.Bytes, behind+h.Behind
+		records, bytes = records+h.Records, bytes+h.Bytes
 		rate, eta = rate+h.Progress.RecordsPerSecond, max(eta, h.Progress.ETA)
 	}
 	for _, g := range []struct {
@@ -57,7 +56,6 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 	gauge := func(d *prometheus.Desc, v float64) { out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v) }
 	gauge(descRecords, float64(records))
 	gauge(descBytes, float64(bytes))
-	gauge(descBehind, float64(behind))
 	gauge(descRate, rate)
 	gauge(descETA, float64(eta))
 	gauge(descWork, float64(len(c.m.work)))

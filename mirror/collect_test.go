@@ -40,7 +40,7 @@ func TestMetricsShowTheBackfill(t *testing.T) {
 		return -1
 	}
 	until(t, "half of the room is held", func() bool { return value("records_held", "") == 30 })
-	for name, want := range map[string]float64{"records_behind": 30, "rooms_in_work": 1, "hosts": 1, "rooms": 1} {
+	for name, want := range map[string]float64{"pending_records": 30, "rooms_in_work": 1, "hosts": 1, "rooms": 1} {
 		label := map[string]string{"hosts": Following, "rooms": "following"}[name]
 		if got := value(name, label); got != want {
 			t.Errorf("%s is %v, not %v", name, got, want)
@@ -51,7 +51,7 @@ func TestMetricsShowTheBackfill(t *testing.T) {
 	}
 	close(gate)
 	g.holds(h, s)
-	until(t, "nothing is behind", func() bool { return value("records_behind", "") == 0 && value("rooms_in_work", "") == 0 })
+	until(t, "nothing is behind", func() bool { return value("pending_records", "") == 0 && value("rooms_in_work", "") == 0 })
 	for name, want := range map[string]float64{"records_held": 60, "backfill_eta_seconds": 0, "rooms_by_verdict": 1, "bytes_total": value("bytes_held", "")} {
 		label := map[string]string{"rooms_by_verdict": "verified"}[name]
 		if got := value(name, label); got != want {
