@@ -32,6 +32,7 @@ type setup struct {
 	now     func() int64
 	mirrors []string
 	peers   []string
+	flags   []string // of mirrors, those named on the command line
 	change  func(*config.Config)
 }
 
@@ -57,7 +58,7 @@ func start(t *testing.T, s setup) *running {
 	ctx, cancel := context.WithCancel(context.Background())
 	ready, ended := make(chan Info, 1), make(chan error, 1)
 	go func() {
-		ended <- Run(ctx, cfg, Edges{Version: "test", Listener: ln, Now: s.now, Ready: func(i Info) { ready <- i }})
+		ended <- Run(ctx, cfg, Edges{Version: "test", Listener: ln, Now: s.now, FlagMirrors: s.flags, Ready: func(i Info) { ready <- i }})
 	}()
 	d := &running{t: t, data: s.data}
 	stopped := false

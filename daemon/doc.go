@@ -35,6 +35,8 @@ type Edges struct {
 	Log      *slog.Logger
 	Listener net.Listener // nil: listen on cfg.Listen
 	Now      func() int64 // Unix ms; nil: the wall clock
+	// FlagMirrors are those of the configured mirror hosts that the command line named.
+	FlagMirrors []string
 	// Ready is called once, when requests are answered.
 	Ready func(Info)
 }

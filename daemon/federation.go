@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net/http"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/witan-adp/witan/adp"
@@ -236,7 +237,11 @@ func (d *daemon) buildMirror() (err error) {
 		return err
 	}
 	for _, h := range m.Hosts {
-		if err := d.mirror.AddWith(h.URL, "config", mirror.HostOptions{Observe: h.Observe}); err != nil {
+		source := "config"
+		if slices.Contains(d.edges.FlagMirrors, h.URL) {
+			source = "flag"
+		}
+		if err := d.mirror.AddWith(h.URL, source, mirror.HostOptions{Observe: h.Observe, Via: h.Via}); err != nil {
 			return err
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/url"
@@ -216,5 +217,59 @@ func TestTakedown(t *testing.T) {
 				t.Errorf("%s, then shown again by the host: %d %s", fate, status, raw)
 			}
 		})
+	}
+}
+
+// The status says where each host came from, and what the operator did holds over a
+// restart.
+func TestSourcesOfHosts(t *testing.T) {
+	a, b, c := start(t, setup{}), start(t, setup{}), start(t, setup{})
+	m := start(t, setup{mirrors: []string{a.origin, b.origin}, flags: []string{b.origin}})
+	m.command("/mirror/add", obj{"origin": c.origin})
+	m.command("/mirror/pause", obj{"origin": a.origin})
+	sources := func(d *running) map[string]string {
+		t.Helper()
+		var hosts []struct{ Origin, Source, State string }
+		if status, raw := d.operate("GET", "/mirror/status", nil, &hosts); status != 200 {
+			t.Fatal(raw)
+		}
+		out := map[string]string{}
+		for _, h := range hosts {
+			out[h.Origin] = h.Source
+			if h.State == "paused" {
+				out[h.Origin] += " paused"
+			}
+		}
+		return out
+	}
+	want := map[string]string{a.origin: "config paused", b.origin: "flag", c.origin: "runtime"}
+	if got := sources(m); !maps.Equal(got, want) {
+		t.Errorf("%v", got)
+	}
+	m.command("/mirror/remove", obj{"origin": b.origin})
+	port := m.port()
+	if err := m.stop(); err != nil {
+		t.Fatal(err)
+	}
+	m = start(t, setup{data: m.data, port: port, mirrors: []string{a.origin, b.origin}, flags: []string{b.origin}})
+	delete(want, b.origin)
+	if got := sources(m); !maps.Equal(got, want) {
+		t.Errorf("after a restart: %v", got)
+	}
+}
+
+// A room that asks not to be mirrored is listed by the index of a mirror, and no
+// more.
+func TestOptOutIsListed(t *testing.T) {
+	a := start(t, setup{})
+	b := start(t, setup{mirrors: []string{a.origin}})
+	id := a.create(newAgent(t), obj{"policy": obj{"extra": obj{"mirror": false}}})
+	until(t, "the index of the mirror to list it", func() bool {
+		var found []obj
+		b.call("GET", "/v1/index/rooms?host="+url.QueryEscape(a.origin), nil, &found)
+		return len(found) == 1 && found[0]["room_id"] == id && found[0]["state"] == "paused" && strings.Contains(found[0]["reason"].(string), "not to be mirrored")
+	})
+	if status, _, raw := b.call("GET", "/m/"+authority(a.origin)+"/v1/rooms/"+id+"/events", nil, nil); status != 404 {
+		t.Errorf("its events: %d %s", status, raw)
 	}
 }

@@ -51,7 +51,7 @@ that explains every one of them.`,
 				fmt.Fprintln(cmd.OutOrStdout(), "the configuration is good")
 				return nil
 			}
-			return serve(cmd.Context(), cfg, cmd.OutOrStdout(), cmd.ErrOrStderr())
+			return serve(cmd.Context(), cfg, f.mirrors, cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
 	fl := c.Flags()
@@ -114,7 +114,7 @@ func (f *serveFlags) load(cmd *cobra.Command, environ []string) (config.Config, 
 	return cfg, cfg.Validate()
 }
 
-func serve(ctx context.Context, cfg config.Config, out, errOut io.Writer) error {
+func serve(ctx context.Context, cfg config.Config, mirrors []string, out, errOut io.Writer) error {
 	var level slog.Level
 	if err := level.UnmarshalText([]byte(cfg.LogLevel)); err != nil {
 		return fmt.Errorf("log_level: %w", err)
@@ -124,7 +124,7 @@ func serve(ctx context.Context, cfg config.Config, out, errOut io.Writer) error 
 	if cfg.LogFormat == "json" {
 		handler = slog.NewJSONHandler(errOut, options)
 	}
-	err := daemon.Run(ctx, cfg, daemon.Edges{Version: Version, Log: slog.New(handler), Ready: func(i daemon.Info) { banner(out, i) }})
+	err := daemon.Run(ctx, cfg, daemon.Edges{Version: Version, Log: slog.New(handler), FlagMirrors: mirrors, Ready: func(i daemon.Info) { banner(out, i) }})
 	if errors.Is(err, context.Canceled) {
 		return nil
 	}
