@@ -18,12 +18,21 @@ import (
 	"github.com/witan-adp/witan/internal/web"
 	"github.com/witan-adp/witan/mirror"
 	"github.com/witan-adp/witan/witness"
+	"github.com/witan-adp/witan/witness/cosign"
 )
 
 // routes adds what speaks of the daemon itself.
 func (d *daemon) routes(mux *web.Mux) {
 	mux.Handle("GET", "/federation/v1/self", func(w http.ResponseWriter, _ *http.Request) error {
-		web.WriteJSON(w, http.StatusOK, map[string]any{"agent_id": d.ring.AgentID(), "origin": d.origin, "version": d.edges.Version, "p2p": d.peerAddrs()})
+		k, err := d.keys()
+		if err != nil {
+			return err
+		}
+		self := map[string]any{"agent_id": k.AgentID, "origin": d.origin, "version": d.edges.Version, "p2p": d.peerAddrs(), "log": k.Log, "cosigner": k.Cosigner}
+		if d.cosigner != nil {
+			self["witness"] = d.origin + cosign.Prefix
+		}
+		web.WriteJSON(w, http.StatusOK, self)
 		return nil
 	})
 	mux.Handle("GET", "/federation/v1/hosts", func(w http.ResponseWriter, _ *http.Request) error {
@@ -107,6 +116,7 @@ func (d *daemon) buildWitness(cursors *web.Cursors) (err error) {
 		LogKey:  func(generation int) ed25519.PrivateKey { return d.ring.At(generation).Key(keys.Log) },
 		KeyFile: d.keyFile(), Rotation: d.rotation, PeersFirst: peersFirst,
 		Origins: d.followed,
+		Grown:   d.grown, Cosigned: d.cosigned,
 		Cursors: cursors, Now: d.edges.Now, Log: d.log, Registerer: d.metrics,
 		Attested: func(origin, roomID string, n int64, state string) { d.index.SetAttested(origin, roomID, n, state) },
 	})

@@ -28,6 +28,7 @@ import (
 	"github.com/witan-adp/witan/internal/web"
 	"github.com/witan-adp/witan/mirror"
 	"github.com/witan-adp/witan/witness"
+	"github.com/witan-adp/witan/witness/cosign"
 )
 
 // daemon is one running daemon.
@@ -44,14 +45,16 @@ type daemon struct {
 	cert    *certificate // nil: plain http
 	ready   atomic.Bool
 
-	fetch    *fetch.Client
-	bindings *keys.Bindings
-	index    *index.Index
-	host     *host.Host // nil when the role is off
-	mirror   *mirror.Mirror
-	witness  *witness.Witness
-	node     *p2p.Node // nil when p2p is off
-	askPeers chan struct{}
+	fetch     *fetch.Client
+	bindings  *keys.Bindings
+	index     *index.Index
+	host      *host.Host // nil when the role is off
+	mirror    *mirror.Mirror
+	witness   *witness.Witness
+	collector *cosign.Collector
+	cosigner  *cosign.Witness // nil when the role is off, or nothing is signed
+	node      *p2p.Node       // nil when p2p is off
+	askPeers  chan struct{}
 }
 
 // build makes the roles and hands each what it asked for.
@@ -63,6 +66,9 @@ func (d *daemon) build() (err error) {
 	}
 	d.index = index.New(index.Options{Cursors: cursors, Own: d.origin, Now: d.edges.Now})
 	if err := d.buildWitness(cursors); err != nil {
+		return err
+	}
+	if err := d.buildCosign(); err != nil {
 		return err
 	}
 	if d.cfg.Host.Enabled {
@@ -155,7 +161,7 @@ func (d *daemon) buildNode() (err error) {
 
 // runners are the loops that run as long as the daemon does.
 func (d *daemon) runners() []func(context.Context) error {
-	all := []func(context.Context) error{d.witness.Run, d.mirror.Run, d.runPulls, d.runPeriodic}
+	all := []func(context.Context) error{d.witness.Run, d.collector.Run, d.mirror.Run, d.runPulls, d.runPeriodic}
 	if d.host != nil {
 		all = append(all, d.host.Run)
 	}
@@ -228,6 +234,9 @@ func (d *daemon) handler() http.Handler {
 	mux.Handle("GET", "/v1/witness/attestations", d.witness.ServeAttestations)
 	mux.Handle("GET", "/v1/witness/evidence", d.witness.ServeEvidence)
 	d.witness.Routes(mux)
+	if d.cosigner != nil {
+		d.cosigner.Routes(mux)
+	}
 	mux.Handle("GET", "/cid/{cid}", d.set.ServeCID)
 	d.routes(mux)
 	metrics := promhttp.HandlerFor(d.metrics, promhttp.HandlerOpts{})

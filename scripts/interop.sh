@@ -23,4 +23,4 @@ else
     fi
   done
 fi
-WITAN_INTEROP=$bin go test -count=1 -v -run '^TestInterop' ./witness/cosign
+WITAN_INTEROP=$bin go test -count=1 -v -run '^TestInterop' ./witness/cosign ./daemon

@@ -25,6 +25,7 @@ contradict what it has signed before. "witan log show" says why.`}
 	}
 	c.AddCommand(
 		do("show", "Show how large the log is, by which key it is signed, and whether it may grow", "", "GET", "/log"),
+		do("witnesses", "Show how the witnesses of the log do: what each has cosigned, and why it has not", "", "GET", "/log/witnesses"),
 		do("new", "Begin a new log under a new log key, when the store of the old one is lost", `Begin a new log under a new log key, when the store of the old one is lost.
 
 First try to put the newest store and the file beside the key back: then nothing is lost, and this command is not needed. A new log
