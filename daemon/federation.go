@@ -218,7 +218,10 @@ func (d *daemon) observed(o mirror.Observation) {
 
 func (d *daemon) buildMirror() (err error) {
 	m := d.cfg.Mirror
-	signer := &signer{d: d}
+	signer, err := newSigner(d)
+	if err != nil {
+		return err
+	}
 	var sign func(string, any) (*adp.Envelope, error) // nil: no heads of our rooms
 	if d.signs {
 		sign = signer.head

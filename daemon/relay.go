@@ -2,34 +2,70 @@ package daemon
 
 import (
 	"context"
+	"fmt"
+	"strconv"
 	"sync"
 
 	"github.com/witan-adp/witan/adp"
 	"github.com/witan-adp/witan/internal/keys"
 	"github.com/witan-adp/witan/internal/p2p"
 	"github.com/witan-adp/witan/internal/replica"
+	"github.com/witan-adp/witan/internal/store"
 	"github.com/witan-adp/witan/mirror"
 )
 
 // signer signs what the relay and the observer of other hosts' rooms need with
-// the agent key. Nonces are the time, and never repeat.
+// the agent key. Nonces are the time where that is greater than the last one; a
+// span of them is reserved on the disk before the first of it is used, so that
+// none repeats after a restart either, whatever the clock says.
 type signer struct {
 	d *daemon
 
-	mu   sync.Mutex
-	last int64
+	mu       sync.Mutex
+	last     int64
+	reserved int64 // nonces up to this one may be used
 }
 
-func (s *signer) nonce() (now, nonce int64) {
+// nonceSpan is how many nonces are reserved at once: ten minutes of time.
+const nonceSpan = 600_000
+
+const metaNonce = "signer.nonce"
+
+func newSigner(d *daemon) (*signer, error) {
+	raw, ok, err := d.st.Get(store.Meta(metaNonce))
+	if err != nil || !ok {
+		return &signer{d: d}, err
+	}
+	n, err := strconv.ParseInt(string(raw), 10, 64)
+	if err != nil {
+		return nil, fmt.Errorf("the reserved nonces: %w", err)
+	}
+	return &signer{d: d, last: n, reserved: n}, nil
+}
+
+func (s *signer) nonce() (now, nonce int64, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now = s.d.edges.Now()
-	s.last = max(s.last+1, now)
-	return now, s.last
+	next := max(s.last+1, now)
+	if next > s.reserved {
+		reserve := next + nonceSpan
+		var b store.Batch
+		b.Put(store.Meta(metaNonce), strconv.AppendInt(nil, reserve, 10))
+		if err := s.d.st.Commit(&b); err != nil {
+			return 0, 0, err
+		}
+		s.reserved = reserve
+	}
+	s.last = next
+	return now, next, nil
 }
 
 func (s *signer) sign(d adp.Draft) (*adp.Envelope, error) {
-	d.CreatedAt, d.Nonce = s.nonce()
+	var err error
+	if d.CreatedAt, d.Nonce, err = s.nonce(); err != nil {
+		return nil, err
+	}
 	return adp.Sign(s.d.key(keys.Agent), d)
 }
 
