@@ -58,7 +58,7 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 	gauge(descBytes, float64(bytes))
 	gauge(descRate, rate)
 	gauge(descETA, float64(eta))
-	gauge(descWork, float64(len(c.m.work)))
+	gauge(descWork, float64(c.m.working()))
 }
 
 func add(to, more map[string]int64) {

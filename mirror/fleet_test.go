@@ -33,6 +33,7 @@ type fleetHost struct {
 	name  string // authority
 	list  []byte // the whole room list
 	rooms map[string][][]byte
+	stall func(done <-chan struct{}) // before events are answered; may be nil
 
 	mu            sync.Mutex
 	asked         int
@@ -125,6 +126,12 @@ func (h *fleetHost) serve(w http.ResponseWriter, r *http.Request) {
 	case r.URL.Path == "/v1/rooms/public":
 		_, _ = w.Write(h.list)
 	case rest == "events" && h.rooms[id] != nil:
+		if h.stall != nil {
+			if h.stall(r.Context().Done()); r.URL.Query().Get("after_seq") == "0" {
+				refuse(w, 503, "internal")
+				return
+			}
+		}
 		after, _ := strconv.Atoi(r.URL.Query().Get("after_seq"))
 		limit, _ := strconv.Atoi(r.URL.Query().Get("limit"))
 		texts := h.rooms[id]

@@ -60,6 +60,7 @@ type host struct {
 	down     atomic.Bool   // the last look failed
 	wait     atomic.Int64  // nanoseconds from the last look to the next
 	waiting  atomic.Int64  // rooms that wait for a slot
+	slowTill atomic.Int64  // Unix ns until which the host counts as slow
 	progress progress
 	jobs     sync.WaitGroup
 

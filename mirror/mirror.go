@@ -33,7 +33,6 @@ import (
 	"runtime"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -174,8 +173,8 @@ type Mirror struct {
 	cursors *web.Cursors
 	seats   *web.Seats
 	cores   chan struct{} // bounds signature checks to the cores of the machine
-	work    chan struct{} // rooms in work, see work.go
-	waiting atomic.Int64  // hosts that wait for a place in work
+	work    *pool         // rooms in work, see work.go
+	slow    *pool         // rooms in work of hosts that are slow
 	packs   packMisses
 	cards   cards
 
@@ -189,7 +188,8 @@ type Mirror struct {
 	// roomRetry is how long a room that is stuck waits when nothing changes at
 	// its host; packWait bounds the fetching of packs for one page.
 	roomRetry, packWait time.Duration
-	pageBytes           int64 // of a page of events
+	slowAfter           time.Duration // an exchange that takes so long makes a host a slow one
+	pageBytes           int64         // of a page of events
 
 	mu      sync.Mutex
 	hosts   map[string]*host
@@ -203,7 +203,7 @@ var ErrUnknownHost = errors.New("this host is not followed")
 // New reads the hosts that the store holds. They are followed once Run runs.
 func New(o Options) (*Mirror, error) {
 	o.fill()
-	m := &Mirror{o: o, log: o.Log, metrics: newMetrics(o.Registerer), cores: make(chan struct{}, runtime.GOMAXPROCS(0)), work: make(chan struct{}, maxWork),
+	m := &Mirror{o: o, log: o.Log, metrics: newMetrics(o.Registerer), cores: make(chan struct{}, runtime.GOMAXPROCS(0)), work: newPool(maxWork), slow: newPool(maxSlowWork), slowAfter: slowAfter,
 		roomRetry: 10 * time.Minute, packWait: 10 * time.Second, pageBytes: maxPage, hosts: map[string]*host{}}
 	m.relay.conflicts, m.publisher.wake = make(chan [2]signedHead, maxConflicts), make(chan struct{}, 1)
 	key, err := m.cursorKey()

@@ -68,7 +68,9 @@ func (h *host) get(ctx context.Context, url string, maxBytes int64, contentType 
 	if err := h.limiter.Wait(ctx); err != nil {
 		return nil, err
 	}
+	began := time.Now()
 	resp, err := h.m.o.Fetch.Do(ctx, fetch.Request{URL: url, MaxBytes: maxBytes, ContentType: contentType})
+	h.timed(time.Since(began))
 	if err != nil {
 		var fe *fetch.Error
 		if errors.As(err, &fe) && fe.RetryAfter > 0 {

@@ -246,3 +246,53 @@ func TestHostLimits(t *testing.T) {
 		})
 	}
 }
+
+// Hosts that let us wait do not take the slots from those that do not.
+func TestSlowHostsWaitForEachOther(t *testing.T) {
+	const slow, rooms, stall = 12, 24, 250 * time.Millisecond
+	f := newFleet(t)
+	var stories []*story
+	for i := range rooms {
+		stories = append(stories, talk(t, fmt.Sprintf("room-%02d", i), 3))
+	}
+	var stalled atomic.Int64
+	var hosts []*fleetHost
+	for i := range slow {
+		h := f.add(i, stories...)
+		h.stall = func(done <-chan struct{}) {
+			stalled.Add(1)
+			timer := time.NewTimer(stall)
+			defer timer.Stop()
+			select {
+			case <-timer.C:
+			case <-done:
+			}
+		}
+		hosts = append(hosts, h)
+	}
+	good := f.add(slow, stories...)
+	g := startOn(t, memory(t), nil, func(m *Mirror) {
+		m.work, m.slow, m.slowAfter = newPool(4), newPool(2), stall/2
+	})
+	for _, h := range hosts {
+		if err := g.m.Add(h.origin(), "flag"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	until(t, "all slow hosts have shown that they are", func() bool { return stalled.Load() >= 4*slow })
+	began, from := time.Now(), stalled.Load()
+	if err := g.m.Add(good.origin(), "flag"); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "the good host is mirrored", func() bool {
+		n := int64(0)
+		for _, r := range g.set.Of(good.origin()) {
+			n += r.Row().Seq
+		}
+		return n == rooms*3
+	})
+	// in turns with all of them it would have to sit out each of their stalls
+	if n := stalled.Load() - from; n >= rooms {
+		t.Errorf("it took %v and %d stalls of others", time.Since(began), n)
+	}
+}
