@@ -201,8 +201,8 @@ func TestConflictTellsTheSize(t *testing.T) {
 	stop()
 	a.st = memory(t)
 	a.open()
+	a.grow(12) // before it runs: else it may ask about the smaller log first
 	a.run()
-	a.grow(12)
 	a.until("the witness", a.served(1))
 	if n := a.count("w1"); n != 3 {
 		t.Errorf("asked %d times", n)
