@@ -236,6 +236,14 @@ func (r *Replica) recordHash(seq int64) (string, bool, error) {
 	return rec.Hash, true, nil
 }
 
+func parseStored(raw []byte) (*adp.Record, error) {
+	v, err := adp.ScanDepth(raw, adp.RecordDepth)
+	if err != nil {
+		return nil, err
+	}
+	return adp.ParseServed(v)
+}
+
 func joinHashes(hashes []string) []byte {
 	out := make([]byte, 0, len(hashes)*32)
 	for _, h := range hashes {

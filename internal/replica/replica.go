@@ -480,14 +480,6 @@ func (r *Replica) reload() error {
 	return nil
 }
 
-func parseStored(raw []byte) (*adp.Record, error) {
-	v, err := adp.ScanDepth(raw, adp.RecordDepth)
-	if err != nil {
-		return nil, err
-	}
-	return adp.ParseServed(v)
-}
-
 // Unload drops the state and the ring of a replica that nobody has used since
 // a time (Unix seconds), and tells whether it did.
 func (r *Replica) Unload(before int64) bool {
