@@ -115,7 +115,7 @@ func (d *dossier) judgeArchive(f verifyFlags) bool {
 	if s := in.verifier.Digest.Summary(); s.RoomID != d.RoomID || s.Genesis != d.Genesis {
 		err = fmt.Errorf("the archive is of room %s, genesis %s", s.RoomID, s.Genesis)
 	}
-	return d.want(err, "the room that the file is about", "its first record", "")
+	return d.want(err, "room and genesis", "the first record", "as the file says")
 }
 
 // authentic reads an envelope and checks its hash and its signature.
@@ -208,7 +208,7 @@ func (d *dossier) judgeKey() {
 		if adp.AgentID(o.Agent) != actor {
 			err = fmt.Errorf("the statement is by %s, the policy names %s", actor, o.Agent)
 		}
-		d.want(err, what, "the policy", "")
+		d.want(err, what, "the policy", "named there")
 		return
 	}
 	if d.document != nil && adp.NewAgentID(d.document.Agent) != actor {

@@ -79,7 +79,7 @@ type proven struct {
 func (p *proven) check(source string) *checklist {
 	l := &checklist{Source: source, Origin: p.origin}
 	at, err := tilelog.PeekCheckpoint(p.proof.Checkpoint)
-	if !l.want(err, "form", "c2sp.org/tlog-proof@v1", "") {
+	if !l.want(err, "form", "c2sp.org/tlog-proof@v1", "%d hashes and a checkpoint", len(p.proof.Hashes)) {
 		return l
 	}
 	l.Entry = at.Origin

@@ -1,0 +1,444 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"crypto/ed25519"
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/witan-adp/witan/adp"
+	"github.com/witan-adp/witan/internal/cosignature"
+	"github.com/witan-adp/witan/internal/keys"
+	"github.com/witan-adp/witan/internal/proofbundle"
+	"github.com/witan-adp/witan/internal/tilelog"
+	"github.com/witan-adp/witan/witness"
+)
+
+const bundleOrigin = "https://host.example"
+
+// The keys of the sample: of the host, of its log, of three witnesses, of a cosigner, and of nobody.
+var (
+	hostKey, logKey, cosignerKey, strangerKey = seeded(40), seeded(41), seeded(50), seeded(60)
+	w1, w2, w3                                = seeded(42), seeded(43), seeded(44)
+)
+
+func idOf(k ed25519.PrivateKey) adp.AgentID { return adp.NewAgentID(k.Public().(ed25519.PublicKey)) }
+
+// sampleBundle is what a file is made of; a test changes what it wants to.
+type sampleBundle struct {
+	manifest     proofbundle.Manifest
+	archive      []byte
+	document     string
+	statement    []byte
+	log          tilelog.Proof
+	attestations [][]byte
+	evidence     [][]byte
+	leave        map[string]string // part → why it is left out
+
+	sum adp.Summary
+}
+
+func signedBy(k ed25519.PrivateKey, typ string, payload any) *adp.Envelope {
+	e, err := adp.Sign(k, adp.Draft{Protocol: adp.WitnessProtocol, Type: typ, CreatedAt: fixtureEnd, Nonce: 1, Payload: payload})
+	if err != nil {
+		panic(err)
+	}
+	return e
+}
+
+func summaryOf(archive []byte) (s adp.Summary, bundleCID string) {
+	lines := bytes.Split(bytes.TrimSuffix(archive, []byte("\n")), []byte("\n"))
+	b := adp.NewBundle(lines[0])
+	var d adp.Digest
+	for _, line := range lines[1:] {
+		b.Add(line)
+		v, err := adp.ScanDepth(line, adp.RecordDepth)
+		if err != nil {
+			panic(err)
+		}
+		r, err := adp.ParseRecord(v)
+		if err != nil {
+			panic(err)
+		}
+		d.Add(r)
+	}
+	return d.Summary(), b.CID()
+}
+
+func (s *sampleBundle) subject() witness.Subject {
+	return witness.Subject{Origin: bundleOrigin, RoomID: s.sum.RoomID, Genesis: s.sum.Genesis}
+}
+
+func (s *sampleBundle) said() witness.Statement {
+	sum, cid := summaryOf(s.archive)
+	return witness.Statement{Subject: s.subject(), Revision: witness.Revision, EventCount: sum.Count, LastSeq: sum.Count, LastHash: sum.LastHash, ArchiveRoot: adp.Encode(sum.Root[:]),
+		EventsDigest: adp.Encode(sum.Events[:]), EventsCID: sum.EventsCID(), BundleCID: cid, BundleBytes: int64(len(s.archive)), GeneratedAt: fixtureEnd}
+}
+
+func (s *sampleBundle) attest(edit func(a *witness.Attestation)) witness.Attestation {
+	st := s.said()
+	a := witness.Attestation{Subject: st.Subject, Complete: true, LastSeq: st.LastSeq, LastHash: st.LastHash, ArchiveRoot: st.ArchiveRoot, EventsCID: st.EventsCID,
+		Source: bundleOrigin, OriginKeys: []adp.AgentID{idOf(hostKey)}, Rules: witness.Rules{Revision: witness.Revision, Version: witness.RulesVersion}, VerifiedAt: fixtureEnd + 60_000}
+	if edit != nil {
+		edit(&a)
+	}
+	return a
+}
+
+func bundleDocument(agent, log ed25519.PrivateKey) string {
+	method := func(name string, k ed25519.PrivateKey) string {
+		return fmt.Sprintf(`{"id":"did:web:host.example#%s","type":"Multikey","controller":"did:web:host.example","publicKeyMultibase":%q}`, name, keys.Multikey(k.Public().(ed25519.PublicKey)))
+	}
+	return `{"id":"did:web:host.example","verificationMethod":[` + method("agent", agent) + "," + method("log", log) + `]}`
+}
+
+// logOf puts a statement into a log of three entries.
+func logOf(entry []byte, line string, key ed25519.PrivateKey) tilelog.Proof {
+	leaves := [][32]byte{adp.LeafHash([]byte("one")), adp.LeafHash(entry), adp.LeafHash([]byte("three"))}
+	read := func(level uint, index uint64) ([32]byte, error) {
+		var row []byte
+		for _, l := range leaves[index<<level : (index+1)<<level] {
+			row = append(row, l[:]...)
+		}
+		return adp.SubtreeRoot(row)
+	}
+	root, err := adp.ReadRoot(read, 3)
+	if err != nil {
+		panic(err)
+	}
+	hashes, err := adp.ProveInclusion(read, 1, 3)
+	if err != nil {
+		panic(err)
+	}
+	signed, err := tilelog.Checkpoint{Origin: line, Size: 3, Root: root}.Sign(key)
+	if err != nil {
+		panic(err)
+	}
+	return tilelog.Proof{Index: 1, Hashes: hashes, Checkpoint: signed}
+}
+
+func newSample() *sampleBundle {
+	s := &sampleBundle{archive: fixtures()["good"], document: bundleDocument(hostKey, logKey), leave: map[string]string{}}
+	s.sum, _ = summaryOf(s.archive)
+	s.manifest = proofbundle.Manifest{Origin: bundleOrigin, RoomID: s.sum.RoomID, Genesis: s.sum.Genesis, Source: fixtureURL, ExportedAt: fixtureEnd}
+	st := signedBy(hostKey, witness.TypeAnnounce, s.said())
+	s.statement = st.JSON()
+	s.log = logOf(s.statement, "host.example/witan", logKey)
+	line, err := cosignature.Cosign("witness.example/w", cosignerKey, cosignature.Text(s.log.Checkpoint), fixtureEnd/1000)
+	if err != nil {
+		panic(err)
+	}
+	s.log.Checkpoint = append(s.log.Checkpoint, line...)
+	for _, k := range []ed25519.PrivateKey{w1, w2, strangerKey} {
+		s.attestations = append(s.attestations, signedBy(k, witness.TypeAttest, s.attest(func(a *witness.Attestation) { a.Statement = &st.Hash })).JSON())
+	}
+	return s
+}
+
+func jsonLines(list [][]byte) []byte {
+	var b []byte
+	for _, l := range list {
+		b = append(append(b, l...), '\n')
+	}
+	return b
+}
+
+// file makes the file.
+func (s *sampleBundle) file() []byte {
+	parts := map[string][]byte{proofbundle.Document: []byte(s.document), proofbundle.Statement: s.statement, proofbundle.LogProof: s.log.Text(),
+		proofbundle.Attestations: jsonLines(s.attestations), proofbundle.Evidence: jsonLines(s.evidence), proofbundle.Archive: s.archive}
+	m := s.manifest
+	for _, name := range proofbundle.Names() {
+		if why, out := s.leave[name]; out {
+			m.LeftOut = append(m.LeftOut, proofbundle.Omission{Name: name, Reason: why})
+			continue
+		}
+		m.Parts = append(m.Parts, proofbundle.Part{Name: name, Size: int64(len(parts[name])), SHA256: sha256.Sum256(parts[name])})
+	}
+	var b bytes.Buffer
+	if err := proofbundle.Write(&b, m, func(name string) (io.Reader, error) { return bytes.NewReader(parts[name]), nil }); err != nil {
+		panic(err)
+	}
+	return b.Bytes()
+}
+
+// policyText asks for two of three operators.
+func policyText(more string) string {
+	text := "[witness.policy]\nthreshold = 2\n" + more
+	for i, k := range []ed25519.PrivateKey{w1, w2, w3} {
+		text += fmt.Sprintf("[[witness.trust]]\nagent = %q\ngroup = \"g%d\"\n", idOf(k), i+1)
+		if i == 0 {
+			v, err := cosignature.NewVerifier("witness.example/w", cosignature.Witness, cosignerKey.Public().(ed25519.PublicKey))
+			if err != nil {
+				panic(err)
+			}
+			text += fmt.Sprintf("cosigner = %q\n", v)
+		}
+	}
+	return text
+}
+
+func pinned(agent, log ed25519.PrivateKey) string {
+	vkey, err := tilelog.VerifierKey("host.example/witan", log.Public().(ed25519.PublicKey))
+	if err != nil {
+		panic(err)
+	}
+	return fmt.Sprintf("[[witness.policy.origin]]\norigin = %q\nagent = %q\nlog = %q\n", bundleOrigin, idOf(agent), vkey)
+}
+
+// verified runs verify on a file.
+func verified(t *testing.T, file []byte, policy string, args ...string) (*checklist, string, int) {
+	t.Helper()
+	dir := t.TempDir()
+	for name, text := range map[string][]byte{"x.witan": file, "policy.toml": []byte(policy)} {
+		if err := os.WriteFile(filepath.Join(dir, name), text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var out, errw bytes.Buffer
+	args = append([]string{"verify", filepath.Join(dir, "x.witan"), "--policy", filepath.Join(dir, "policy.toml")}, args...)
+	status := run(context.Background(), append(args, "--json"), strings.NewReader(""), &out, &errw)
+	var l checklist
+	if err := json.Unmarshal(out.Bytes(), &l); err != nil {
+		t.Fatalf("%v: %s%s", err, out.String(), errw.String())
+	}
+	var text bytes.Buffer
+	l.Source = "x.witan"
+	if err := l.show(&text); err != nil {
+		t.Fatal(err)
+	}
+	if (status == 0) != (l.Verdict == "holds") {
+		t.Errorf("%s, status %d", l.Verdict, status)
+	}
+	return &l, text.String(), status
+}
+
+// The bytes of the file and the list are as they were: whoever reads the format by its documentation can rely on it.
+func TestBundleGolden(t *testing.T) {
+	file := newSample().file()
+	_, text, _ := verified(t, file, policyText("require = [\"statement\", \"log\", \"cosignature\"]\n"))
+	for name, got := range map[string][]byte{"good.witan": file, "good.txt": []byte(text), "policy.toml": []byte(policyText(""))} {
+		path := filepath.Join("testdata", "bundle", name)
+		if *update {
+			if err := os.WriteFile(path, got, 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		want, err := os.ReadFile(path)
+		if err != nil || !bytes.Equal(got, want) {
+			t.Errorf("%s has changed (%v):\n%s", name, err, text)
+		}
+	}
+}
+
+// Each part, altered by somebody who makes the container fit again.
+func TestBundleTampered(t *testing.T) {
+	resign := func(s *sampleBundle, k ed25519.PrivateKey, edit func(*witness.Statement)) {
+		st := s.said()
+		edit(&st)
+		s.statement = signedBy(k, witness.TypeAnnounce, st).JSON()
+		s.log = logOf(s.statement, "host.example/witan", logKey)
+	}
+	attested := func(s *sampleBundle, k ed25519.PrivateKey, edit func(*witness.Attestation)) []byte {
+		return signedBy(k, witness.TypeAttest, s.attest(edit)).JSON()
+	}
+	other := func(a *witness.Attestation) { a.LastHash, a.ArchiveRoot = a.ArchiveRoot, a.LastHash }
+	proof := func(a, b *adp.Envelope) []byte {
+		kind, ok := witness.Contradiction(a, b)
+		if !ok {
+			panic("no contradiction")
+		}
+		if b.Hash < a.Hash {
+			a, b = b, a
+		}
+		v, err := adp.EncodeValue(map[string]any{"class": "proof", "kind": kind, "origin": bundleOrigin, "room_id": fixtureRoom, "genesis": newSample().sum.Genesis, "agent": a.Actor,
+			"sides": []json.RawMessage{a.JSON(), b.JSON()}})
+		if err != nil {
+			panic(err)
+		}
+		return v.Raw()
+	}
+	twoStories := func(s *sampleBundle, k ed25519.PrivateKey) []byte {
+		st := s.said()
+		st.LastHash = adp.Encode(make([]byte, 32))
+		return proof(signedBy(k, witness.TypeAnnounce, s.said()), signedBy(k, witness.TypeAnnounce, st))
+	}
+	twoAttested := func(s *sampleBundle, k ed25519.PrivateKey) []byte {
+		return proof(signedBy(k, witness.TypeAttest, s.attest(nil)), signedBy(k, witness.TypeAttest, s.attest(other)))
+	}
+	_, shorter := (&chainBuilder{records: recordsOf(fixtures()["good"])[:8]}).seal(nil, nil)
+
+	for name, c := range map[string]struct {
+		edit   func(s *sampleBundle)
+		policy string
+		want   []string // "<result> <check>: <part of the detail>"; every FAILED line must be among them
+		state  string
+	}{
+		"as it is":            {nil, "", []string{"ok policy: 2 of 3", "ok key of the host: g1, g2 saw it bound", "ok statement in the log: entry 1 of 3", "ok cosignature: witness.example/w", "note attestation: does not count"}, "attested"},
+		"pinned":              {nil, pinned(hostKey, logKey), []string{"ok key of the host: ", "ok statement in the log"}, "attested"},
+		"pinned, another key": {nil, pinned(strangerKey, logKey), []string{"FAILED key of the host: the policy names"}, "attested"},
+		"pinned, another log": {nil, pinned(hostKey, strangerKey), []string{"FAILED statement in the log"}, "attested"},
+
+		"a record that was changed": {func(s *sampleBundle) { s.archive = fixtures()["tampered"] }, "", []string{"FAILED archive: seq 7"}, ""},
+		"records out of order":      {func(s *sampleBundle) { s.archive = fixtures()["reordered"] }, "", []string{"FAILED archive: seq 6"}, ""},
+		"the last records cut":      {func(s *sampleBundle) { s.archive = shorter }, "", []string{"FAILED statement against archive: event_count, last_seq, last_hash, archive_root", "FAILED attestation: it saw another archive", "FAILED policy: unattested", "FAILED key of the host"}, "unattested"},
+		"cut, its manifest not":     {func(s *sampleBundle) { s.archive = fixtures()["cut"] }, "", []string{"FAILED archive's own manifest", "FAILED statement against", "FAILED attestation", "FAILED policy", "FAILED key of the host"}, "unattested"},
+		"no manifest in it":         {func(s *sampleBundle) { s.archive = fixtures()["records"] }, "", []string{"FAILED archive's own manifest: no manifest"}, "attested"},
+		"another first line": {func(s *sampleBundle) {
+			s.archive = bytes.Replace(s.archive, []byte(`"host":"host`), []byte(`"host":"most`), 1)
+		}, "", []string{"note bytes of archive.jsonl"}, "attested"},
+		"violations":   {func(s *sampleBundle) { s.archive = fixtures()["violations"] }, "", []string{"FAILED archive: 25 violations", "FAILED attestation", "FAILED key", "FAILED statement against", "FAILED policy"}, "unattested"},
+		"withheld":     {func(s *sampleBundle) { s.archive = fixtures()["withheld"] }, "", []string{"FAILED archive: 1 withheld", "ok statement against", "ok policy"}, "attested"},
+		"another room": {func(s *sampleBundle) { s.manifest.RoomID = "other" }, "", []string{"FAILED room and genesis"}, ""},
+		"another host": {func(s *sampleBundle) { s.manifest.Origin = "https://evil.example" }, "", []string{"FAILED statement of the host: it is about room", "FAILED key document", "FAILED attestation: it is about room", "FAILED policy"}, "unattested"},
+
+		"a statement with a bad signature": {func(s *sampleBundle) {
+			s.statement = bytes.Replace(s.statement, []byte(`"last_seq":13`), []byte(`"last_seq":14`), 1)
+		}, "", []string{"FAILED statement of the host"}, "attested"},
+		"a statement of another archive": {func(s *sampleBundle) {
+			resign(s, hostKey, func(st *witness.Statement) { st.ArchiveRoot = st.LastHash })
+		}, "", []string{"FAILED statement against archive: archive_root"}, "attested"},
+		"a statement of another genesis":  {func(s *sampleBundle) { resign(s, hostKey, func(st *witness.Statement) { st.Genesis = st.LastHash }) }, "", []string{"FAILED statement of the host: it is about room"}, "attested"},
+		"an attestation as the statement": {func(s *sampleBundle) { s.statement = s.attestations[0] }, "", []string{"FAILED statement of the host"}, "attested"},
+		"a statement in other spelling":   {func(s *sampleBundle) { s.statement = append([]byte(" "), s.statement...) }, "", []string{"FAILED statement of the host: canonical"}, "attested"},
+		"no statement":                    {func(s *sampleBundle) { s.leave[proofbundle.Statement] = "gone" }, "require = [\"statement\"]\n", []string{"left out statement of the host: gone", "FAILED policy: statement"}, "attested"},
+		"no statement, none asked for":    {func(s *sampleBundle) { s.leave[proofbundle.Statement], s.leave[proofbundle.LogProof] = "gone", "gone" }, "", []string{"left out statement of the host: gone"}, "attested"},
+
+		"a stranger's statement": {func(s *sampleBundle) { resign(s, strangerKey, func(*witness.Statement) {}) }, "", []string{"FAILED key of the host: does not name"}, "attested"},
+		"a stranger's statement and document": {func(s *sampleBundle) {
+			resign(s, strangerKey, func(*witness.Statement) {})
+			s.document = bundleDocument(strangerKey, logKey)
+		}, "", []string{"FAILED key of the host: fewer than the policy asks for"}, "attested"},
+		"a stranger's statement of a plain host": {func(s *sampleBundle) {
+			s.attestations = [][]byte{attested(s, w1, func(a *witness.Attestation) { a.OriginKeys = []adp.AgentID{} }), attested(s, w2, func(a *witness.Attestation) { a.OriginKeys = []adp.AgentID{} })}
+			resign(s, strangerKey, func(*witness.Statement) {})
+			s.document = bundleDocument(strangerKey, strangerKey)
+		}, "", []string{"FAILED key of the host: fewer than the policy asks for", "FAILED statement in the log"}, "attested"},
+		"a document of another host": {func(s *sampleBundle) { s.document = strings.ReplaceAll(s.document, "host.example", "evil.example") }, "", []string{"FAILED key document of the host", "FAILED statement in the log: no log key"}, "attested"},
+		"a document with another log key": {func(s *sampleBundle) {
+			s.document, s.log = bundleDocument(hostKey, strangerKey), logOf(s.statement, "host.example/witan", strangerKey)
+		}, "require = [\"log\"]\n", []string{"note statement in the log of the host: neither the policy nor a cosigner", "left out cosignature", "FAILED policy: log"}, "attested"},
+		"no document": {func(s *sampleBundle) { s.leave[proofbundle.Document] = "gone" }, "", []string{"left out key document", "ok key of the host", "FAILED statement in the log: no log key"}, "attested"},
+
+		"a proof of another entry":    {func(s *sampleBundle) { s.log = logOf([]byte("x"), "host.example/witan", logKey) }, "", []string{"FAILED statement in the log: not proven"}, "attested"},
+		"a proof at another index":    {func(s *sampleBundle) { s.log.Index = 0 }, "", []string{"FAILED statement in the log: not proven"}, "attested"},
+		"a proof with a flipped bit":  {func(s *sampleBundle) { s.log.Hashes = slices.Clone(s.log.Hashes); s.log.Hashes[0][3] ^= 1 }, "", []string{"FAILED statement in the log: not proven"}, "attested"},
+		"a checkpoint of another log": {func(s *sampleBundle) { s.log = logOf(s.statement, "host.example/other", logKey) }, "", []string{"FAILED statement in the log: of the log host.example/other"}, "attested"},
+		"a checkpoint of another key": {func(s *sampleBundle) { s.log = logOf(s.statement, "host.example/witan", strangerKey) }, "", []string{"FAILED statement in the log"}, "attested"},
+		"a checkpoint of another size": {func(s *sampleBundle) {
+			s.log.Checkpoint = bytes.Replace(s.log.Checkpoint, []byte("\n3\n"), []byte("\n4\n"), 1)
+		}, "", []string{"FAILED statement in the log"}, "attested"},
+		"no log":                        {func(s *sampleBundle) { s.leave[proofbundle.LogProof] = "gone" }, "require = [\"log\"]\n", []string{"left out statement in the log", "FAILED policy: log"}, "attested"},
+		"no cosignature, asked for one": {func(s *sampleBundle) { s.log = logOf(s.statement, "host.example/witan", logKey) }, "require = [\"cosignature\"]\n", []string{"left out cosignature", "note statement in the log", "FAILED policy: cosignature"}, "attested"},
+		"a forged cosignature": {func(s *sampleBundle) {
+			s.log = logOf(s.statement, "host.example/witan", logKey)
+			line, err := cosignature.Cosign("witness.example/w", cosignerKey, "other\n1\n"+adp.Encode(make([]byte, 32))+"=\n", 5)
+			if err != nil {
+				panic(err)
+			}
+			s.log.Checkpoint = append(s.log.Checkpoint, line...)
+		}, "", []string{"FAILED cosignature", "note statement in the log"}, "attested"},
+
+		"an attestation with a bad signature": {func(s *sampleBundle) {
+			s.attestations[0] = bytes.Replace(s.attestations[0], []byte(`"last_seq":13`), []byte(`"last_seq":14`), 1)
+		}, "", []string{"FAILED attestation", "FAILED policy: partial", "FAILED key of the host"}, "partial"},
+		"a witness who saw another archive":  {func(s *sampleBundle) { s.attestations = append(s.attestations, attested(s, w3, other)) }, "", []string{"FAILED attestation: it saw another archive"}, "attested"},
+		"a stranger who saw another archive": {func(s *sampleBundle) { s.attestations[2] = attested(s, strangerKey, other) }, "", []string{"note attestation: of another archive"}, "attested"},
+		"one witness twice":                  {func(s *sampleBundle) { s.attestations[1] = attested(s, w1, nil) }, "", []string{"FAILED policy: partial: 1 of 3", "FAILED key of the host"}, "partial"},
+		"a witness of half of it": {func(s *sampleBundle) {
+			s.attestations[1] = attested(s, w2, func(a *witness.Attestation) { a.Complete, a.LastSeq = false, 5 })
+		}, "", []string{"note attestation: of the first 5 records", "FAILED policy: partial", "FAILED key of the host"}, "partial"},
+		"the host as a witness":            {func(s *sampleBundle) { s.attestations[1] = attested(s, hostKey, nil) }, "", []string{"note attestation: of the host itself", "FAILED policy: partial", "FAILED key of the host"}, "partial"},
+		"the host's operator as a witness": {nil, pinned(w2, logKey), []string{"FAILED key of the host", "FAILED policy: partial", "note attestation: of the host itself"}, "partial"},
+		"attestations of another room": {func(s *sampleBundle) {
+			s.attestations[0] = attested(s, w1, func(a *witness.Attestation) { a.RoomID = "other" })
+		}, "", []string{"FAILED attestation: it is about room other", "FAILED policy", "FAILED key of the host"}, "partial"},
+		"no attestations":                {func(s *sampleBundle) { s.attestations = nil }, "", []string{"left out attestation", "FAILED policy: unattested", "FAILED key of the host"}, "unattested"},
+		"attestations left out":          {func(s *sampleBundle) { s.leave[proofbundle.Attestations] = "gone" }, "", []string{"left out attestation: gone", "FAILED policy: unattested", "FAILED key of the host"}, "unattested"},
+		"an attestation that is no JSON": {func(s *sampleBundle) { s.attestations[2] = []byte("{") }, "", []string{"FAILED attestation"}, "attested"},
+
+		"a host with two stories":        {func(s *sampleBundle) { s.evidence = [][]byte{twoStories(s, hostKey)} }, "", []string{"FAILED evidence: a key of the host signed two", "FAILED policy: equivocated"}, "equivocated"},
+		"a pinned host with two stories": {func(s *sampleBundle) { s.evidence = [][]byte{twoStories(s, hostKey)} }, pinned(hostKey, logKey), []string{"FAILED evidence: a key of the host signed two", "FAILED policy: equivocated"}, "equivocated"},
+		"a stranger with two stories":    {func(s *sampleBundle) { s.evidence = [][]byte{twoStories(s, strangerKey)} }, "", []string{"note evidence: statement-contradiction"}, "attested"},
+		"a witness with two stories":     {func(s *sampleBundle) { s.evidence = [][]byte{twoAttested(s, w1)} }, "", []string{"note evidence: attestation-contradiction", "note attestation: proven to have attested two", "FAILED policy: partial", "FAILED key of the host"}, "partial"},
+		"a forged proof": {func(s *sampleBundle) {
+			s.evidence = [][]byte{bytes.Replace(twoStories(s, hostKey), []byte(`"last_seq":13`), []byte(`"last_seq":14`), 1)}
+		}, "", []string{"FAILED evidence"}, "attested"},
+		"a proof of another room": {func(s *sampleBundle) {
+			s.evidence = [][]byte{bytes.ReplaceAll(twoStories(s, hostKey), []byte(fixtureRoom), []byte("other"))}
+		}, "", []string{"FAILED evidence"}, "attested"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newSample()
+			if c.edit != nil {
+				c.edit(s)
+			}
+			l, text, _ := verified(t, s.file(), policyText(c.policy))
+			if l.State != c.state {
+				t.Errorf("state %q", l.State)
+			}
+			matched := map[string]bool{}
+			for _, line := range l.Checks {
+				found := ""
+				for _, w := range c.want {
+					what, detail, _ := strings.Cut(w, ": ")
+					if strings.HasPrefix(line.Result+" "+line.Check, what) && strings.Contains(line.Detail, detail) {
+						found, matched[w] = w, true
+					}
+				}
+				if line.Result == resultFailed && found == "" {
+					t.Errorf("unexpected: %+v", line)
+				}
+			}
+			for _, w := range c.want {
+				if !matched[w] {
+					t.Errorf("no line %q", w)
+				}
+			}
+			if t.Failed() {
+				t.Log("\n" + text)
+			}
+		})
+	}
+}
+
+func recordsOf(archive []byte) (out []*adp.Record) {
+	for _, line := range bytes.Split(bytes.TrimSuffix(archive, []byte("\n")), []byte("\n"))[1:] {
+		v, err := adp.ScanDepth(line, adp.RecordDepth)
+		if err != nil {
+			panic(err)
+		}
+		r, err := adp.ParseRecord(v)
+		if err != nil {
+			panic(err)
+		}
+		out = append(out, r)
+	}
+	return out
+}
+
+// Damage to the file as it is, without making the container fit.
+func TestBundleDamaged(t *testing.T) {
+	file := newSample().file()
+	at := bytes.Index(file, []byte("claim 4"))
+	l, text, _ := verified(t, append(append(slices.Clone(file[:at]), 'C'), file[at+1:]...), policyText(""))
+	if l.Checks[0].Result != resultFailed || l.Checks[0].Detail != "damaged: archive.jsonl" || l.Checks[1].Result != resultFailed {
+		t.Error(text)
+	}
+	for _, n := range []int{512, 600, at, len(file) - 1024, len(file) - 1} {
+		if l, text, _ := verified(t, file[:n], policyText("")); l.Verdict != "fails" || len(l.Checks) != 1 || !strings.Contains(l.Checks[0].Detail, "cut short") && !strings.Contains(l.Checks[0].Detail, "two blocks") {
+			t.Errorf("cut at %d: %s", n, text)
+		}
+	}
+	if l, text, _ := verified(t, append(slices.Clone(file), 0), policyText("")); l.Verdict != "fails" {
+		t.Error(text)
+	}
+}
