@@ -1,9 +1,11 @@
 package witness
 
 import (
+	"cmp"
 	"context"
+	"crypto/sha256"
+	"encoding/binary"
 	"errors"
-	"math/rand/v2"
 	"slices"
 	"sync"
 	"time"
@@ -25,8 +27,9 @@ type asked struct {
 }
 
 // order sorts peers: those never asked first, then by how long ago they were
-// asked, among equals by chance. fresh is how many were never asked.
-func (a *asked) order(peers []string) (sorted []string, fresh int) {
+// asked; among equals each daemon has another order in each round. fresh is how
+// many were never asked.
+func (a *asked) order(self string, peers []string) (sorted []string, fresh int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.round++
@@ -37,9 +40,14 @@ func (a *asked) order(peers []string) (sorted []string, fresh int) {
 		}
 	}
 	a.last = last // who is not connected any more is forgotten
+	lot := func(peer string) uint64 {
+		sum := sha256.Sum256(append(binary.BigEndian.AppendUint64(nil, a.round), self+" "+peer...))
+		return binary.BigEndian.Uint64(sum[:])
+	}
 	sorted = slices.Clone(peers)
-	rand.Shuffle(len(sorted), func(i, j int) { sorted[i], sorted[j] = sorted[j], sorted[i] })
-	slices.SortStableFunc(sorted, func(x, y string) int { return int(last[x]) - int(last[y]) })
+	slices.SortFunc(sorted, func(x, y string) int {
+		return cmp.Or(cmp.Compare(last[x], last[y]), cmp.Compare(lot(x), lot(y)), cmp.Compare(x, y))
+	})
 	return sorted, fresh
 }
 
@@ -57,7 +65,7 @@ func (a *asked) mark(peer string) {
 // not answer, keeps nothing from us that any of the others has. The error holds
 // what went wrong with each peer; the others are asked all the same.
 func (w *Witness) CatchUp(ctx context.Context, peers []string, request func(ctx context.Context, peer string, request []byte) ([]byte, error)) error {
-	sorted, fresh := w.asked.order(peers)
+	sorted, fresh := w.asked.order(string(w.self), peers)
 	need := max(roundPeers, min(fresh, maxFresh))
 	var mu sync.Mutex
 	var all []error

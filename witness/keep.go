@@ -25,7 +25,8 @@ type parsed struct {
 	item  *item
 	proof *Proof
 	ours  bool // just signed here
-	found bool // the proof was made here: it is gossiped
+	// the proof did not come by gossip: it is gossiped
+	spread bool
 }
 
 // sign is the one way to a signature of this daemon about archives. It signs what
@@ -108,7 +109,7 @@ func (w *Witness) commit(b *store.Batch, batch []parsed) (after []func(), err er
 	w.mu.Lock()
 	for _, p := range batch {
 		if p.proof != nil {
-			after = append(after, w.putProof(b, p.proof, p.found)...)
+			after = append(after, w.putProof(b, p.proof, p.spread)...)
 		} else {
 			next := w.book.next
 			after = append(after, w.putItem(b, p.env, p.item, batch)...)
@@ -188,7 +189,7 @@ func (w *Witness) otherSide(against *item, e *adp.Envelope, batch []parsed) (*Pr
 }
 
 // putProof needs write and mu.
-func (w *Witness) putProof(b *store.Batch, p *Proof, found bool) []func() {
+func (w *Witness) putProof(b *store.Batch, p *Proof, spread bool) []func() {
 	id := p.id()
 	if w.book.evidence[id] || w.book.enough(p.Agent) {
 		return nil
@@ -215,7 +216,7 @@ func (w *Witness) putProof(b *store.Batch, p *Proof, found bool) []func() {
 		w.metrics.evidence.WithLabelValues(ClassProof).Inc()
 		w.log.Error("ALARM: one key signed two things that cannot both hold; the proof is at /v1/witness/evidence",
 			"kind", p.Kind, "agent", p.Agent, "origin", p.Origin, "room", p.RoomID)
-		if found {
+		if spread {
 			w.publisher.put(w, TopicEvidence, text)
 		}
 		w.tellProven(p)

@@ -28,7 +28,7 @@ func (w *Witness) Prove(p *Proof) error {
 	}
 	switch v, judged := w.judge(text); v {
 	case Accept:
-		judged.found = true
+		judged.spread = true
 		return w.keep([]parsed{judged})
 	case Reject:
 		_, err := VerifyEvidence(text)

@@ -278,6 +278,9 @@ func (w *Witness) take(raw []byte) (next string, err error) {
 			break
 		}
 		if verdict == Accept {
+			// A proof is passed on: it may have come over the only link between two parts
+			// of the network, and who has it does not pass on the copy that gossip brings.
+			p.spread = p.proof != nil
 			batch = append(batch, p)
 		}
 	}

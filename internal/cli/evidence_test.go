@@ -83,7 +83,9 @@ func witnessRun(t *testing.T, args []string, in io.Reader, out, errw io.Writer) 
 func TestVerifyEvidence(t *testing.T) {
 	heads, checkpoints := evidenceFiles(t)
 	shown := append([]byte(`{ "seen_at": 7, "observer": "x",`), heads[1:]...) // as the daemon shows it, and not in canonical form
-	list := func(items ...[]byte) []byte { return append(append([]byte{'['}, bytes.Join(items, []byte{','})...), ']') }
+	list := func(items ...[]byte) []byte {
+		return append(append([]byte{'['}, bytes.Join(items, []byte{','})...), ']')
+	}
 	observation := []byte(`{"class":"observation","kind":"fork\u001b[2J","origin":"https://a.example","room_id":"r","genesis":"x"}`)
 	for name, c := range map[string]struct {
 		text   []byte
