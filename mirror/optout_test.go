@@ -140,13 +140,23 @@ func TestOptOutOfAHost(t *testing.T) {
 		after      *keys.Ring // keys that the host shows with the wish
 		shown      bool
 	}{
-		"unsigned":             {true, nil, ring, true},
-		"signed":               {true, func(t *testing.T, h *fakeHost) json.RawMessage { return wish(t, ring, map[string]any{"origin": h.origin()}) }, ring, false},
-		"for another origin":   {true, func(t *testing.T, h *fakeHost) json.RawMessage { return wish(t, ring, map[string]any{"origin": "https://a.example"}) }, ring, true},
-		"with more in it":      {true, func(t *testing.T, h *fakeHost) json.RawMessage { return wish(t, ring, map[string]any{"origin": h.origin(), "x": 1}) }, ring, true},
-		"by a buyer":           {true, func(t *testing.T, h *fakeHost) json.RawMessage { return wish(t, buyer, map[string]any{"origin": h.origin()}) }, buyer, true},
-		"buyer of a plain one": {false, func(t *testing.T, h *fakeHost) json.RawMessage { return wish(t, buyer, map[string]any{"origin": h.origin()}) }, buyer, true},
-		"garbage":              {true, func(*testing.T, *fakeHost) json.RawMessage { return json.RawMessage(`{"hash":"x"}`) }, ring, true},
+		"unsigned": {true, nil, ring, true},
+		"signed": {true, func(t *testing.T, h *fakeHost) json.RawMessage {
+			return wish(t, ring, map[string]any{"origin": h.origin()})
+		}, ring, false},
+		"for another origin": {true, func(t *testing.T, h *fakeHost) json.RawMessage {
+			return wish(t, ring, map[string]any{"origin": "https://a.example"})
+		}, ring, true},
+		"with more in it": {true, func(t *testing.T, h *fakeHost) json.RawMessage {
+			return wish(t, ring, map[string]any{"origin": h.origin(), "x": 1})
+		}, ring, true},
+		"by a buyer": {true, func(t *testing.T, h *fakeHost) json.RawMessage {
+			return wish(t, buyer, map[string]any{"origin": h.origin()})
+		}, buyer, true},
+		"buyer of a plain one": {false, func(t *testing.T, h *fakeHost) json.RawMessage {
+			return wish(t, buyer, map[string]any{"origin": h.origin()})
+		}, buyer, true},
+		"garbage": {true, func(*testing.T, *fakeHost) json.RawMessage { return json.RawMessage(`{"hash":"x"}`) }, ring, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h, st := newFakeHost(t), memory(t)
