@@ -2,8 +2,6 @@ package room
 
 import (
 	"encoding/json"
-	"maps"
-	"slices"
 	"testing"
 
 	"github.com/witan-adp/witan/adp"
@@ -20,7 +18,10 @@ func fuzzRooms(t testing.TB) []*world {
 	for _, from := range fuzzTemplates {
 		w := *from
 		w.t, w.s, w.requests = t, from.s.Clone(), map[string]JoinRequest{}
-		w.chain = MemoryChain{slices.Clone(from.chain.hashes), maps.Clone(from.chain.seqs)}
+		w.chain = MemoryChain{}
+		for _, r := range from.records {
+			w.chain.Add(r)
+		}
 		rooms = append(rooms, &w)
 	}
 	return rooms

@@ -9,34 +9,6 @@ import (
 	"github.com/witan-adp/witan/adp/types"
 )
 
-// MemoryChain is a Chain in memory, for verifying a file or an archive.
-type MemoryChain struct {
-	hashes []string
-	seqs   map[string]int64
-}
-
-// Add takes the next record.
-func (m *MemoryChain) Add(r *adp.Record) {
-	if m.seqs == nil {
-		m.seqs = map[string]int64{}
-	}
-	m.hashes = append(m.hashes, r.Hash)
-	if _, ok := m.seqs[r.Envelope.Hash]; !ok {
-		m.seqs[r.Envelope.Hash] = r.Seq
-	}
-}
-
-// HashAt implements Chain.
-func (m *MemoryChain) HashAt(seq int64) (string, bool) {
-	if seq < 1 || seq > int64(len(m.hashes)) {
-		return "", false
-	}
-	return m.hashes[seq-1], true
-}
-
-// SeqOf implements Chain.
-func (m *MemoryChain) SeqOf(h string) (int64, bool) { s, ok := m.seqs[h]; return s, ok }
-
 // Finding is one record that was not plainly allowed.
 type Finding struct {
 	Seq     int64    `json:"seq"`

@@ -1,0 +1,167 @@
+package cli
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/ed25519"
+	"crypto/sha256"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime"
+	"runtime/metrics"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/witan-adp/witan/adp"
+	"github.com/witan-adp/witan/adp/room"
+	"github.com/witan-adp/witan/internal/proofbundle"
+)
+
+// Bounds of the memory that verifying takes. The whole process has to stay under 256 MiB for a million records, whatever their size.
+const (
+	memoryFixed     = 64 << 20
+	memoryPerRecord = 192
+)
+
+// A long archive streams by. WITAN_TEST_RECORDS=1000000 verifies one of full size.
+func TestBundleStreams(t *testing.T) {
+	n := 20_000
+	if s := os.Getenv("WITAN_TEST_RECORDS"); s != "" {
+		var err error
+		if n, err = strconv.Atoi(s); err != nil {
+			t.Fatal(err)
+		}
+	} else if testing.Short() {
+		t.Skip("20,000 records are signed and verified")
+	}
+	dir := t.TempDir()
+	file := filepath.Join(dir, "long.witan")
+	writeLong(t, file, n)
+	policy := filepath.Join(dir, "policy.toml")
+	if err := os.WriteFile(policy, []byte(policyText("")), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	runtime.GC()
+	stop, peak := make(chan struct{}), make(chan uint64)
+	go func() { // what the process holds of the system for its heap, live or not
+		sample := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}}
+		most := uint64(0)
+		tick := time.NewTicker(5 * time.Millisecond)
+		defer tick.Stop()
+		for {
+			metrics.Read(sample)
+			most = max(most, sample[0].Value.Uint64())
+			select {
+			case <-tick.C:
+			case <-stop:
+				peak <- most
+				return
+			}
+		}
+	}()
+	var out, errw bytes.Buffer
+	began := time.Now()
+	run(context.Background(), []string{"verify", file, "--policy", policy}, strings.NewReader(""), &out, &errw)
+	took := time.Since(began)
+	close(stop)
+	most := <-peak
+	t.Logf("%d records in %v: at most %d MiB", n, took, most>>20)
+	if !strings.Contains(out.String(), fmt.Sprintf("%d allowed, 0 violations", n)) {
+		t.Fatalf("%s%s", out.String(), errw.String())
+	}
+	if limit := uint64(memoryFixed + n*memoryPerRecord); most > limit {
+		t.Errorf("verifying %d records took %d bytes, %d is the limit", n, most, limit)
+	}
+}
+
+// writeLong writes a proof bundle with an archive of n records, without ever holding them.
+func writeLong(t *testing.T, file string, n int) {
+	t.Helper()
+	spool, err := os.Create(file + ".archive")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer spool.Close()
+	records, err := os.Create(file + ".records")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer records.Close()
+	w := bufio.NewWriterSize(records, 1<<20)
+	v := room.NewVerifier(fixtureRoom, nil)
+	author := []ed25519.PrivateKey{seeded(1), seeded(2)}
+	pre, head, seq := "", adp.Record{}, int64(0)
+	body := strings.Repeat("many words of no great weight, ", 8)
+	add := func(key ed25519.PrivateKey, typ string, payload any) {
+		seq++
+		d := adp.Draft{Protocol: adp.Protocol, Type: typ, CreatedAt: fixtureStart + seq, Nonce: seq, Payload: payload}
+		if seq > 1 {
+			d.RoomID, d.BaseSeq, d.BaseHash = fixtureRoom, head.Seq, head.Hash
+		}
+		e, err := adp.Sign(key, d)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := adp.NewRecord(e, fixtureRoom, seq, pre, fixtureStart+seq)
+		if err := v.Add(r); err != nil {
+			t.Fatal(err)
+		}
+		if pre = r.Hash; typ != room.Join {
+			head = adp.Record{Seq: r.Seq, Hash: r.Hash}
+		}
+		if _, err := w.Write(append(r.JSON(), '\n')); err != nil {
+			t.Fatal(err)
+		}
+	}
+	add(author[0], room.Create, map[string]any{"topic": "Long", "visibility": "public", "start_time": fixtureStart, "end_time": fixtureEnd})
+	add(author[1], room.Join, map[string]any{"role": "speaker"})
+	for i := range n - 3 {
+		add(author[i%2], room.Message, map[string]any{"content_type": "text/plain", "content": body + strconv.Itoa(i)})
+	}
+	add(author[0], room.Close, map[string]any{})
+	m := adp.Manifest{Host: "host.example", URL: fixtureURL, GeneratedAt: fixtureEnd, Summary: v.Digest.Summary(), Room: v.State.Resource(fixtureURL, fixtureEnd)}
+	line1, err := m.Line1()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	h := sha256.New()
+	to := io.MultiWriter(spool, h)
+	if _, err := to.Write(append(line1, '\n')); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := records.Seek(0, io.SeekStart); err != nil {
+		t.Fatal(err)
+	}
+	size, err := io.Copy(to, records)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := spool.Seek(0, io.SeekStart); err != nil {
+		t.Fatal(err)
+	}
+	b := proofbundle.Manifest{Origin: bundleOrigin, RoomID: fixtureRoom, Genesis: v.Digest.Genesis, Source: fixtureURL, ExportedAt: fixtureEnd,
+		Parts: []proofbundle.Part{{Name: proofbundle.Archive, Size: size + int64(len(line1)) + 1, SHA256: [32]byte(h.Sum(nil))}}}
+	for _, name := range proofbundle.Names() {
+		if name != proofbundle.Archive {
+			b.LeftOut = append(b.LeftOut, proofbundle.Omission{Name: name, Reason: "none was made"})
+		}
+	}
+	f, err := os.Create(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := proofbundle.Write(f, b, func(string) (io.Reader, error) { return spool, nil }); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
