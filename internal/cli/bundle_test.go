@@ -274,6 +274,34 @@ func TestBundleTampered(t *testing.T) {
 	twoAttested := func(s *sampleBundle, k ed25519.PrivateKey) []byte {
 		return proof(signedBy(k, witness.TypeAttest, s.attest(nil)), signedBy(k, witness.TypeAttest, s.attest(other)))
 	}
+	// two trees of one size under one name
+	twoTrees := func(kind string, k ed25519.PrivateKey) []byte {
+		var notes []string
+		for i := range 2 {
+			c := tilelog.Checkpoint{Origin: "host.example/witan", Size: 9, Root: [32]byte{byte(i)}}
+			note := cosignature.Append(c.Text())
+			if kind == witness.KindCosignatures {
+				line, err := cosignature.Cosign("witness.example/w", k, c.Text(), fixtureEnd)
+				if err != nil {
+					panic(err)
+				}
+				note = cosignature.Append(c.Text(), line)
+			} else {
+				var err error
+				if note, err = c.Sign(k); err != nil {
+					panic(err)
+				}
+			}
+			notes = append(notes, string(note))
+		}
+		slices.Sort(notes)
+		v, err := adp.EncodeValue(map[string]any{"class": "proof", "kind": kind, "origin": bundleOrigin, "room_id": "", "genesis": "", "agent": idOf(k),
+			"sides": []any{map[string]string{"checkpoint": notes[0]}, map[string]string{"checkpoint": notes[1]}}})
+		if err != nil {
+			panic(err)
+		}
+		return v.Raw()
+	}
 	_, shorter := (&chainBuilder{records: recordsOf(fixtures()["good"])[:8]}).seal(nil, nil)
 
 	for name, c := range map[string]struct {
@@ -369,6 +397,9 @@ func TestBundleTampered(t *testing.T) {
 		"a pinned host with two stories": {func(s *sampleBundle) { s.evidence = [][]byte{twoStories(s, hostKey)} }, pinned(hostKey, logKey), []string{"FAILED evidence: a key of the host signed two", "FAILED policy: equivocated"}, "equivocated"},
 		"a stranger with two stories":    {func(s *sampleBundle) { s.evidence = [][]byte{twoStories(s, strangerKey)} }, "", []string{"note evidence: statement-contradiction"}, "attested"},
 		"a witness with two stories":     {func(s *sampleBundle) { s.evidence = [][]byte{twoAttested(s, w1)} }, "", []string{"note evidence: attestation-contradiction", "note attestation: proven to have attested two", "FAILED policy: partial", "FAILED key of the host"}, "partial"},
+		"a host with two logs":           {func(s *sampleBundle) { s.evidence = [][]byte{twoTrees(witness.KindCheckpoints, logKey)} }, "", []string{"FAILED evidence: a key of the host signed two", "FAILED policy: equivocated"}, "equivocated"},
+		"a stranger with two logs":       {func(s *sampleBundle) { s.evidence = [][]byte{twoTrees(witness.KindCheckpoints, strangerKey)} }, "", []string{"note evidence: checkpoint-contradiction"}, "attested"},
+		"a cosigner of two trees":        {func(s *sampleBundle) { s.evidence = [][]byte{twoTrees(witness.KindCosignatures, cosignerKey)} }, "require = [\"cosignature\"]\n", []string{"note evidence: cosignature-contradiction", "note cosignature: does not count", "note statement in the log", "FAILED policy: cosignature"}, "attested"},
 		"a forged proof": {func(s *sampleBundle) {
 			s.evidence = [][]byte{bytes.Replace(twoStories(s, hostKey), []byte(`"last_seq":13`), []byte(`"last_seq":14`), 1)}
 		}, "", []string{"FAILED evidence"}, "attested"},

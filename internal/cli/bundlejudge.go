@@ -321,6 +321,8 @@ func (d *dossier) cosignatures(signed []byte) []check {
 			at, err = cosignature.Time(sigs[0])
 		}
 		switch {
+		case err == nil && d.proven[adp.NewAgentID(v.Key())]:
+			l.add(resultNote, "cosignature", t.Group, "does not count: %s is proven to have signed two trees", v.Name())
 		case err == nil:
 			l.add(resultOK, "cosignature", t.Group, "%s saw the log so at %s", v.Name(), utc(1000*at))
 		case errors.Is(err, cosignature.ErrSignature) && !bytes.Contains(signed, []byte("\n— "+v.Name()+" ")):

@@ -52,12 +52,12 @@ func (d *dossier) readEvidence() {
 			d.add(resultFailed, what, fmt.Sprintf("%s, line %d", proofbundle.Evidence, i+1), "%v", err)
 		case p.Origin != d.Origin || p.RoomID != "" && (p.RoomID != d.RoomID || p.Genesis != d.Genesis):
 			d.add(resultFailed, what, fmt.Sprintf("%s, line %d", proofbundle.Evidence, i+1), "it is about something else: %s of %s", p.RoomID, p.Origin)
-		case p.Kind != witness.KindAttestations && slices.Contains(d.own(), p.Agent):
+		case p.Against() == "host" && slices.Contains(d.own(), p.Agent):
 			d.State = policy.Equivocated
 			d.add(resultFailed, what, "two signatures of "+string(p.Agent), "a key of the host signed two things that cannot both hold (%s)", p.Kind)
 		default:
 			d.proven[p.Agent] = true
-			d.add(resultNote, what, "two signatures of "+string(p.Agent), "%s; whatever this key attests here counts no more", p.Kind)
+			d.add(resultNote, what, "two signatures of "+string(p.Agent), "%s; whatever this key vouches for here counts no more", p.Kind)
 		}
 	}
 }

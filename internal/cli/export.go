@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -258,21 +257,15 @@ func (x *exporter) takeEvidence(ctx context.Context) ([]byte, error) {
 		if id := v.Get("room_id").Text(); !v.Get("class").Is(witness.ClassProof) || id != "" && (id != x.manifest.RoomID || !v.Get("genesis").Is(x.manifest.Genesis)) {
 			continue
 		}
-		members := map[string]any{}
-		for name, m := range v.Members() {
-			if name != "seen_at" && name != "observer" { // of whoever showed it
-				members[name] = json.RawMessage(m.Raw())
-			}
-		}
-		proof, err := adp.EncodeValue(members)
+		proof, err := witness.ProofText(v)
 		if err == nil {
-			_, err = witness.VerifyEvidence(proof.Raw())
+			_, err = witness.VerifyEvidence(proof)
 		}
 		if err != nil {
 			x.c.notef("%s shows a proof that proves nothing, which is left out: %v", x.seen, err)
 			continue
 		}
-		out = append(append(out, proof.Raw()...), '\n')
+		out = append(append(out, proof...), '\n')
 	}
 	return out, nil
 }
