@@ -1,8 +1,11 @@
 package witness
 
 import (
+	"bytes"
 	linked "container/list"
 	"crypto/ed25519"
+	"crypto/sha256"
+	"encoding/json"
 	"errors"
 	"slices"
 	"sync"
@@ -18,7 +21,7 @@ const (
 	claimsPerLine  = 4 // of one log or one room
 	linesPerOrigin = 1024
 	linesInAll     = 16384
-	maxClaim       = 4 << 10 // bytes of a checkpoint with its cosignatures; without them above
+	maxHeard       = 8192 // texts of checkpoints that need not be looked at again
 	seenBytes      = 96 << 10
 	seenItems      = 256 // in a page of catch-up
 	seenOutOfTurn  = 128 // of them the newest; the others by turns
@@ -27,7 +30,8 @@ const (
 // claim is a signed head of a room, or a checkpoint of a log or a room.
 type claim struct {
 	key  ed25519.PublicKey // of a checkpoint
-	note []byte
+	note []byte            // with no signatures but those that count
+	wire []byte            // as it is shown: JSON
 	c    tilelog.Checkpoint
 	head *adp.Envelope
 }
@@ -37,13 +41,6 @@ func (c claim) same(d claim) bool {
 		return c.head != nil && d.head != nil && c.head.Hash == d.head.Hash
 	}
 	return c.c == d.c && c.key.Equal(d.key)
-}
-
-func (c claim) size() int {
-	if c.head != nil {
-		return len(c.head.JSON())
-	}
-	return len(c.note)
 }
 
 // lineName is the sequence that a claim is one of: the heads of a room, its
@@ -67,6 +64,22 @@ type claims struct {
 	order   linked.List                  // the one heard of last in front
 	turn    *linked.Element              // where showing goes on
 	origins map[string]int
+	heard   map[[32]byte]bool
+}
+
+// hear tells whether the text of a checkpoint was taken before; take says that it
+// was. Peers show the same again and again.
+func (t *claims) hear(note []byte, take bool) bool {
+	sum := sha256.Sum256(note)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if take {
+		if t.heard == nil || len(t.heard) >= maxHeard {
+			t.heard = map[[32]byte]bool{}
+		}
+		t.heard[sum] = true
+	}
+	return t.heard[sum]
 }
 
 // add remembers a verified claim and gives what was known of its line; known when
@@ -154,7 +167,7 @@ func (t *claims) show() (shown []claim) {
 		l := at.Value.(*claimLine)
 		more := 0
 		for _, c := range l.recent {
-			more += c.size() + 64
+			more += len(c.wire) + 1
 		}
 		if len(shown)+len(l.recent) > most || size+more > seenBytes*most/seenItems {
 			return false
@@ -198,7 +211,7 @@ func (w *Witness) Head(e *adp.Envelope) (authentic bool) {
 	if e, err = parseEnvelope(slices.Clone(e.JSON())); err != nil { // of a page that need not be kept whole
 		return false
 	}
-	others, _ := w.claims.add(name, claim{head: e})
+	others, _ := w.claims.add(name, claim{head: e, wire: e.JSON()})
 	for _, o := range others {
 		if _, ok := Contradiction(o.head, e); ok {
 			w.Heads(o.head, e)
@@ -270,32 +283,43 @@ func (w *Witness) attribute(note []byte) (s Subject, c tilelog.Checkpoint, key e
 	return s, c, nil, false
 }
 
-// newClaim makes what is remembered of a checkpoint.
-func newClaim(note []byte, c tilelog.Checkpoint, key ed25519.PublicKey) (claim, error) {
-	if len(note) > maxClaim {
-		_, single, err := openNote(note, key, algNote)
-		if err != nil {
-			return claim{}, err
-		}
-		note = single
+// newClaim makes what is remembered of a checkpoint: with its own signature and
+// those of cosigners that we know. Anybody can add other lines.
+func (w *Witness) newClaim(note []byte, c tilelog.Checkpoint, key ed25519.PublicKey) (claim, error) {
+	_, kept, err := openNote(note, key, algNote)
+	if err != nil {
+		return claim{}, err
 	}
-	return claim{key: key, note: slices.Clone(note), c: c}, nil
+	if len(kept) < len(note) {
+		for _, cosigner := range w.cosigners() {
+			_, single, err := openNote(note, cosigner, algCosign)
+			if line := bytes.TrimPrefix(single, []byte(c.Text()+"\n")); err == nil && len(kept)+len(line) <= tilelog.MaxCheckpoint {
+				kept = append(kept, line...)
+			}
+		}
+	}
+	wire, err := json.Marshal(string(kept))
+	return claim{key: key, note: kept, wire: wire, c: c}, err
 }
 
 // saw takes a checkpoint of the log, or of a room, of an origin that we
 // follow, from whatever source. It is remembered and held against others; a
 // contradiction is proven and gossiped.
 func (w *Witness) saw(note []byte) {
+	if w.claims.hear(note, false) {
+		return
+	}
 	s, c, key, ok := w.attribute(note)
 	if !ok {
 		return
 	}
-	if s.RoomID == "" && s.Origin != w.o.Origin {
-		w.keepSeen(s.Origin, note, c)
-	}
-	cl, err := newClaim(note, c, key)
+	cl, err := w.newClaim(note, c, key)
 	if err != nil {
 		return // attribute has read it
+	}
+	w.claims.hear(note, true)
+	if s.RoomID == "" && s.Origin != w.o.Origin {
+		w.keepSeen(s.Origin, cl.note, c)
 	}
 	others, _ := w.claims.add(lineName{s, c.Origin}, cl)
 	for _, o := range others {
@@ -303,10 +327,10 @@ func (w *Witness) saw(note []byte) {
 			continue
 		}
 		if o.key.Equal(key) {
-			w.proveOrLog(ProveCheckpoints(s, key, o.note, note))
+			w.proveOrLog(ProveCheckpoints(s, key, o.note, cl.note))
 		}
 		for _, witness := range w.cosigners() {
-			p, err := ProveCosignatures(s, witness, o.note, note)
+			p, err := ProveCosignatures(s, witness, o.note, cl.note)
 			if err == nil { // else that witness has not signed both
 				w.proveOrLog(p, nil)
 			}
@@ -324,7 +348,7 @@ func (w *Witness) recallLogs() {
 	w.journal.mu.Unlock()
 	for _, note := range notes {
 		if s, c, key, ok := w.attribute(note); ok {
-			if cl, err := newClaim(note, c, key); err == nil {
+			if cl, err := w.newClaim(note, c, key); err == nil {
 				w.claims.add(lineName{s, c.Origin}, cl)
 			}
 		}
@@ -352,7 +376,6 @@ func (w *Witness) keepSeen(origin string, note []byte, c tilelog.Checkpoint) {
 			return
 		}
 	}
-	note = slices.Clone(note)
 	var b store.Batch
 	b.Put(store.SeenLog(origin), note)
 	if err := w.put(&b); err != nil {

@@ -325,6 +325,20 @@ func TestClaims(t *testing.T) {
 			n.w.shown(noteOf(t, LogOrigin(hostA, 1), 3, 1, key("x")))
 			n.w.shown(noteOf(t, LogOrigin(hostA, 1), 3, 2, key("x")))
 		}, ""},
+		"junk lines": {func(n *node) {
+			junk := func(note []byte) []byte { return append(note, "— "+strings.Repeat("<", 3000)+" AAAAAAAA\n"...) }
+			n.w.shown(junk(noteOf(t, LogOrigin(hostA, 1), 3, 1, k)))
+			n.w.shown(junk(noteOf(t, RoomOrigin(room), 3, 1, k)))
+			for _, c := range n.w.claims.show() {
+				if bytes.Contains(c.wire, []byte("u003c")) {
+					t.Errorf("junk is passed on: %s", c.wire)
+				}
+			}
+			if bytes.Contains(n.w.journal.seen[hostA], []byte("<")) || len(n.w.claims.show()) != 2 {
+				t.Error("junk is kept")
+			}
+			n.w.shown(noteOf(t, LogOrigin(hostA, 1), 3, 2, k))
+		}, KindCheckpoints},
 		"a cosigner": {func(n *node) {
 			cos := key("cosigner")
 			n.o.Cosigners = func() []ed25519.PublicKey { return []ed25519.PublicKey{public(cos)} }
@@ -367,7 +381,7 @@ func TestClaimsAreBounded(t *testing.T) {
 	shown := map[string]bool{}
 	put := func(origin string, i int) {
 		note := fmt.Appendf(nil, "%s %d %0200d", origin, i, 0)
-		c.add(lineName{Subject{Origin: origin, RoomID: fmt.Sprint(i)}, "x"}, claim{note: note, c: tilelog.Checkpoint{Origin: origin, Size: uint64(i)}, key: public(key(origin))})
+		c.add(lineName{Subject{Origin: origin, RoomID: fmt.Sprint(i)}, "x"}, claim{note: note, wire: note, c: tilelog.Checkpoint{Origin: origin, Size: uint64(i)}, key: public(key(origin))})
 	}
 	for i := range linesPerOrigin * 3 {
 		put(hostA, i)
@@ -382,7 +396,7 @@ func TestClaimsAreBounded(t *testing.T) {
 		page, size := c.show(), 0
 		for _, x := range page {
 			shown[string(x.note)] = true
-			size += x.size()
+			size += len(x.wire)
 		}
 		if len(page) > seenItems || size > seenBytes {
 			t.Fatal(len(page), size)

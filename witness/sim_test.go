@@ -11,8 +11,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-
-	"github.com/witan-adp/witan/internal/store"
 )
 
 // A simulated network of daemons: their time is that of the simulation, all chance
@@ -53,6 +51,7 @@ type simNode struct {
 	*node
 	id   int
 	up   bool
+	part int // of the network, while it is partitioned
 	seen map[[32]byte]bool
 	lies func(asker *simNode, request []byte) ([]byte, error) // instead of ServeSync
 }
@@ -155,7 +154,7 @@ func (s *sim) pump() {
 }
 
 func (s *sim) linked(a, b *simNode) bool {
-	return a.up && b.up && s.links[[2]int{min(a.id, b.id), max(a.id, b.id)}]
+	return a.up && b.up && a.part == b.part && s.links[[2]int{min(a.id, b.id), max(a.id, b.id)}]
 }
 
 func (s *sim) peers(x *simNode) (peers []*simNode) {
@@ -292,7 +291,11 @@ func (s *sim) show(roomID string, stories ...story) {
 		st.statement = seal(s.t, key(hostX), TypeAnnounce, statement(hostX, recs)).JSON()
 		for _, x := range st.side {
 			x.install(hostX, recs)
-			s.after(s.rng.Int64N(300), func() { s.hear(x, st.statement) })
+			s.after(s.rng.Int64N(300), func() {
+				if x.up {
+					s.hear(x, st.statement)
+				}
+			})
 		}
 	}
 }
@@ -566,19 +569,3 @@ func TestLyingWitness(t *testing.T) {
 		}
 	}
 }
-
-// down stops a daemon; up starts it again from its store.
-func (s *sim) down(x *simNode) { x.up = false }
-
-func (s *sim) upAgain(x *simNode) {
-	x.again()
-	x.up, x.seen = true, map[[32]byte]bool{}
-	x.w.resume()
-	s.after(100+s.rng.Int64N(400), func() {
-		if x.up {
-			s.catchUp(x)
-		}
-	})
-}
-
-var _ = store.Options{}

@@ -66,8 +66,8 @@ type syncAnswer struct {
 	Items []json.RawMessage `json:"items"`
 	Next  string            `json:"next"`
 
-	Checkpoints []string `json:"checkpoints,omitempty"`
-	Seen        []any    `json:"seen,omitempty"`
+	Checkpoints []string          `json:"checkpoints,omitempty"`
+	Seen        []json.RawMessage `json:"seen,omitempty"`
 }
 
 // ServeSync answers one request of a peer. All that it gives away is public.
@@ -104,11 +104,7 @@ func (w *Witness) ServeSync(ctx context.Context, from string, request []byte) ([
 		answer.Checkpoints = w.toShow([]byte(theirs))
 		if after == "" {
 			for _, c := range w.claims.show() {
-				if c.head != nil {
-					answer.Seen = append(answer.Seen, json.RawMessage(c.head.JSON()))
-				} else {
-					answer.Seen = append(answer.Seen, string(c.note))
-				}
+				answer.Seen = append(answer.Seen, c.wire)
 			}
 		}
 	}

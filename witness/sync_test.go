@@ -251,7 +251,11 @@ func fuzzNode(f *testing.F) (*node, [][]byte) {
 	recs := chain(f, roomX, "one", "two")
 	x, y := seal(f, key(hostA), TypeAnnounce, statement(hostA, recs)), seal(f, key(hostA), TypeAnnounce, statement(hostA, recs[:3]))
 	p := must[*Proof](f)(newProof(x, y))
-	return b, [][]byte{x.JSON(), seal(f, key(hostA), TypeAttest, attestation(statement(hostA, recs), x.Hash)).JSON(), must[[]byte](f)(p.JSON())}
+	seeds := [][]byte{x.JSON(), seal(f, key(hostA), TypeAttest, attestation(statement(hostA, recs), x.Hash)).JSON(), must[[]byte](f)(p.JSON())}
+	for _, p := range noteProofs(f) {
+		seeds = append(seeds, must[[]byte](f)(p.JSON()))
+	}
+	return b, seeds
 }
 
 func FuzzValidate(f *testing.F) {
@@ -298,7 +302,10 @@ func FuzzVerifyEvidence(f *testing.F) {
 func FuzzServeSync(f *testing.F) {
 	b, seeds := fuzzNode(f)
 	for _, s := range seeds {
-		_, p := b.w.judge(s)
+		v, p := b.w.judge(s)
+		if v != Accept {
+			continue // a cosigner that is in no policy
+		}
 		if err := b.w.keep([]parsed{p}); err != nil {
 			f.Fatal(err)
 		}
@@ -323,6 +330,8 @@ func FuzzPage(f *testing.F) {
 	for _, s := range seeds {
 		f.Add(append(append([]byte(`{"items":[`), s...), `],"next":"p1"}`...))
 	}
+	h := seal(f, key(hostA), TypeHead, head(hostA, chain(f, roomX, "one")))
+	f.Add(fmt.Appendf(nil, `{"items":[],"next":"","seen":[%s,%q]}`, h.JSON(), noteOf(f, LogOrigin(hostA, 1), 3, 1, logKeyOf(hostA))))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		if _, err := b.w.take(data); err != nil && !errors.Is(err, ErrPeer) {
 			t.Fatal(err)
