@@ -166,9 +166,17 @@ func (s *sim) peers(x *simNode) (peers []*simNode) {
 	return peers
 }
 
-// gossip passes a message on to all peers.
+// gossip publishes a message, unless it has been seen: its ID is its content.
 func (s *sim) gossip(x *simNode, data []byte) {
-	x.seen[sha256.Sum256(data)] = true
+	id := sha256.Sum256(data)
+	if !x.seen[id] {
+		x.seen[id] = true
+		s.forward(x, data)
+	}
+}
+
+// forward passes a message on to all peers.
+func (s *sim) forward(x *simNode, data []byte) {
 	for _, y := range s.peers(x) {
 		if s.sent++; s.rng.Float64() < s.loss {
 			s.lost++
@@ -192,7 +200,7 @@ func (s *sim) hear(x *simNode, data []byte) {
 	switch x.w.Validate("peer", data) {
 	case Accept:
 		x.node.hear(data)
-		s.gossip(x, data)
+		s.forward(x, data)
 	case Reject:
 		s.rejects++
 	}
