@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # The main job in one minute, on loopback, in a temporary folder: daemon A hosts a room, daemon B mirrors,
-# indexes and attests it, then A is stopped and the room is still there. Exits 0 only when all of it happened.
+# indexes and attests it, then A is stopped and the room is still there; then A comes back from an older copy of
+# its disk and tells another story, and is caught. Exits 0 only when all of it happened.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 [ -x ./witan ] || { echo "build first: make build" >&2; exit 1; }
@@ -20,7 +21,7 @@ hash_of() { sed -n 's/^seq [0-9]*  //p' <<<"$1"; }
 
 step "Two daemons: A hosts rooms, B mirrors A"
 start A
-A=$origin pid_a=$pid
+A=$origin pid_a=$pid peer_a=$peer
 start B --mirror "$A" --peer "$peer"
 B=$origin
 copy=$B/m/${A#*://} # what B holds of A, under the same read API
@@ -91,4 +92,47 @@ same() {
 same root
 same 'bundle CID'
 
-printf '\nDone in %d s: hosted, mirrored, verified, indexed, attested, and survived its host.\n' "$SECONDS"
+# restart A at the address that it had
+back() {
+  start A --listen "${A#*://}" --p2p-listen "${peer_a%/p2p/*}"
+  pid_a=$pid
+  ./witan mirror retry "$A" --data "$work/B" >"$work/said" 2>>"$work/client.log" || die "witan mirror retry: $(tail -n 3 "$work/client.log")"
+}
+stop_a() { kill -TERM "$pid_a"; wait "$pid_a" || die "A did not stop in order: exit $?"; }
+now_ms() { node -p 'Date.now()' 2>/dev/null || date +%s%3N; }
+records_on_b() { [ "$(./witan room history "$copy/v1/rooms/$second" --json 2>/dev/null | wc -l)" = "$1" ]; }
+forked() { ./witan index search --host "$B" --verdict forked --json what if backups 2>/dev/null | grep -q "$second"; }
+
+step "A is back; what is said there is read on B at once (the start of both programs included)"
+back
+as ada room create --host "$A" --topic "What if backups talk?" >"$work/room"
+second=$(sed -n 's/^id *//p' "$work/room")
+until_true 90 "B to find A again" records_on_b 1
+for n in 2 3 4; do
+  ./witan room watch "$copy/v1/rooms/$second" --after $((n - 1)) --count 1 >"$work/watch" 2>>"$work/client.log" &
+  reader=$!
+  pids+=("$reader")
+  before=$(now_ms)
+  as ada room say "$A/v1/rooms/$second" "number $n" >"$work/said"
+  wait "$reader" || die "the reader on B: $(tail -n 3 "$work/client.log")"
+  printf '   seq %d after %d ms\n' "$n" "$(($(now_ms) - before))"
+done
+
+step "A loses its disk, comes back from an older copy, and goes on with another story"
+stop_a
+cp -r "$work/A" "$work/copy"
+back
+as ada room say "$A/v1/rooms/$second" "the story that everybody read" >"$work/said"
+until_true 90 "B to hold five records" records_on_b 5
+stop_a
+rm -rf "$work/A"
+mv "$work/copy" "$work/A"
+back
+for words in "another story" "and more of it"; do as ada room say "$A/v1/rooms/$second" "$words" >"$work/said"; done
+until_true 90 "B to see the fork" forked
+./witan index search --host "$B" --verdict forked what if backups | show
+printf '\n'
+./witan room history "$copy/v1/rooms/$second" --after 4 | show
+grep -q "the story that everybody read" <(./witan room history "$copy/v1/rooms/$second") || die "B forgot the first story"
+
+printf '\nDone in %d s: hosted, mirrored, verified, indexed, attested, survived its host, and caught it with two stories.\n' "$SECONDS"
