@@ -160,7 +160,7 @@ func (h *host) pause(on bool) error {
 // reset forgets every wait.
 func (h *host) reset() {
 	h.mu.Lock()
-	h.held = 0
+	h.held, h.heard = 0, 0 // until the relay brings news again, polling does
 	for _, v := range h.rooms {
 		v.next, v.look, v.retryAt, v.askAt, v.streamAt, v.failures, v.streamFails = 0, 0, 0, 0, 0, 0, 0
 	}
@@ -313,6 +313,9 @@ func (h *host) pace(news bool, err error) time.Duration {
 	}
 	h.failures++
 	h.down.Store(true)
+	h.mu.Lock()
+	h.heard = 0 // it may come back without its peers
+	h.mu.Unlock()
 	h.discovered, h.keysDue = 0, 0 // the host may have become another one
 	if h.failures <= 2 {
 		h.m.log.Debug("a look at a host failed", "origin", h.origin, "error", err)
@@ -327,8 +330,12 @@ func (h *host) pace(news bool, err error) time.Duration {
 	return wait
 }
 
-// hears tells whether the relay has brought news within one interval.
+// hears tells whether the relay has brought news within one interval, and still
+// has somebody to bring more.
 func (h *host) hears() bool {
+	if peers := h.m.network.Peers; peers != nil && len(peers()) == 0 {
+		return false
+	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.heard > 0 && h.m.o.Now()-h.heard <= h.m.o.PollMax.Milliseconds()
