@@ -194,8 +194,9 @@ func (t *claims) show() (shown []claim) {
 
 // Head takes a signed head (room.head) of a room, from whatever source. It is kept
 // in memory and held against others and against the statements of its signer. A
-// contradiction is proven and gossiped. It tells whether the head is authentic; a
-// head of a key that speaks for nobody we know is not looked at.
+// contradiction is proven and gossiped, and waited for as Heads says. It tells
+// whether the head is authentic; a head of a key that speaks for nobody we know is
+// not looked at.
 func (w *Witness) Head(e *adp.Envelope) (authentic bool) {
 	h, err := ParseHead(e)
 	if err != nil {

@@ -144,8 +144,8 @@ type Options struct {
 
 	// Equivocated is told of each subject whose host is proven to have told two
 	// stories, once and again at each start; of a proof against the log of the host,
-	// or against all that it says, roomID and genesis are "". It must not call back
-	// but for State, Proven and HostEquivocated.
+	// or against all that it says, roomID and genesis are "". It may wait for a turn
+	// of the replica; it must not call back but for State, Proven and HostEquivocated.
 	Equivocated func(origin, roomID, genesis string)
 	// Attested is told what State would say, whenever it may have changed, one call
 	// at a time. It must not call back but for State.

@@ -510,10 +510,10 @@ func TestEquivocatedIsTold(t *testing.T) {
 	r := n.install(hostA, recs)
 	told = nil
 	n.w.Completed(r)
+	n.drain()
 	if len(told) != 1 || told[0] != s || n.state(hostA, roomX) != "0 equivocated" {
 		t.Error(told)
 	}
-	n.drain()
 	if len(n.get("attestations")) != 0 {
 		t.Error("attested")
 	}

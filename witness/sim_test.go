@@ -242,14 +242,6 @@ func (s *sim) connect(xs ...*simNode) {
 	}
 }
 
-func (s *sim) cut(xs, ys []*simNode) {
-	for _, x := range xs {
-		for _, y := range ys {
-			delete(s.links, [2]int{min(x.id, y.id), max(x.id, y.id)})
-		}
-	}
-}
-
 // proofs are the texts of the proofs that a daemon keeps, sorted.
 func (x *simNode) proofs() (texts []string) {
 	x.w.mu.RLock()

@@ -57,7 +57,7 @@ func (w *Witness) proveOrLog(p *Proof, err error) {
 }
 
 // Heads takes two signed heads (room.head) of one key that cannot both hold. It
-// waits for the disk.
+// waits for the disk and for Equivocated: not to be called in a turn of a replica.
 func (w *Witness) Heads(a, b *adp.Envelope) { w.proveOrLog(newProof(a, b)) }
 
 // Proven tells whether a key of the host is proven to have told two stories of a

@@ -38,10 +38,7 @@ func (w *Witness) Ended(r *replica.Replica) { w.enqueue(r.Key) }
 
 // Completed takes note that a mirrored public room is complete, with its archive:
 // it is recomputed and attested. It does not wait.
-func (w *Witness) Completed(r *replica.Replica) {
-	w.remind(Subject(r.Key))
-	w.enqueue(r.Key)
-}
+func (w *Witness) Completed(r *replica.Replica) { w.enqueue(r.Key) }
 
 func (w *Witness) enqueue(key replica.Key) {
 	now := time.Now()
@@ -154,6 +151,7 @@ func (w *Witness) do(ctx context.Context, j *job) {
 	if !ok {
 		return
 	}
+	w.remind(Subject(r.Key))
 	var err error
 	if r.Origin == w.o.Origin {
 		err = w.announce(ctx, r)
