@@ -12,7 +12,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -51,17 +50,16 @@ func TestBundleStreams(t *testing.T) {
 	}
 	// the command in a process of its own, see TestMain
 	var out, errw bytes.Buffer
-	cmd := exec.Cmd{Path: self, Args: []string{"witan", "verify", file, "--policy", policy}, Stdout: &out, Stderr: &errw, Env: []string{"HOME=" + dir}}
+	cmd := exec.Cmd{Path: self, Args: []string{"witan", "verify", file, "--policy", policy}, Stdout: &out, Stderr: &errw, Env: []string{"HOME=" + dir, peakFile + "=" + filepath.Join(dir, "peak")}}
 	began := time.Now()
 	if err := cmd.Run(); err == nil {
 		t.Error("nobody has attested the archive, and it holds")
 	}
 	took := time.Since(began)
-	usage, ok := cmd.ProcessState.SysUsage().(*syscall.Rusage)
-	if !ok {
-		t.Skip("this system does not say how much memory a process took")
+	most, err := peak(filepath.Join(dir, "peak"))
+	if err != nil {
+		t.Skip("this system does not say how much memory a process took: ", err)
 	}
-	most := int(usage.Maxrss) << 10 // KiB on Linux
 	t.Logf("%d records in %v: at most %d MiB", n, took, most>>20)
 	if !strings.Contains(out.String(), fmt.Sprintf("%d allowed, 0 violations", n)) {
 		t.Fatalf("%s%s", out.String(), errw.String())
@@ -69,6 +67,28 @@ func TestBundleStreams(t *testing.T) {
 	if limit := memoryFixed + n*memoryPerRecord; most > limit {
 		t.Errorf("verifying %d records took %d bytes, %d is the limit", n, most, limit)
 	}
+}
+
+// peakFile names the variable by which a command of a test is asked to leave what the system says of its process.
+const peakFile = "TEST_PEAK_FILE"
+
+func leavePeak() {
+	if name := os.Getenv(peakFile); name != "" {
+		if status, err := os.ReadFile("/proc/self/status"); err == nil {
+			_ = os.WriteFile(name, status, 0o600) // who reads it sees that it is not there
+		}
+	}
+}
+
+// peak reads the most memory that such a process held, in bytes.
+func peak(name string) (n int, err error) {
+	status, err := os.ReadFile(name)
+	if err != nil {
+		return 0, err
+	}
+	_, rest, _ := strings.Cut(string(status), "VmHWM:")
+	_, err = fmt.Sscanf(rest, "%d kB", &n)
+	return n << 10, err
 }
 
 // writeLong writes a proof bundle with an archive of n records, without ever holding them.

@@ -16,7 +16,11 @@ var update = flag.Bool("update", false, "write the golden files anew")
 
 // The scripts run the command itself, in a process of its own, against a small ADP host in the process of the test.
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){"witan": func() { os.Exit(Main()) }})
+	testscript.Main(m, map[string]func(){"witan": func() {
+		status := Main()
+		leavePeak()
+		os.Exit(status)
+	}})
 }
 
 func TestScripts(t *testing.T) {
