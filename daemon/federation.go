@@ -3,7 +3,6 @@ package daemon
 import (
 	"context"
 	"crypto/ed25519"
-	"errors"
 	"net/http"
 	"path/filepath"
 	"slices"
@@ -36,7 +35,15 @@ func (d *daemon) routes(mux *web.Mux) {
 		return nil
 	})
 	mux.Handle("GET", "/federation/v1/hosts", func(w http.ResponseWriter, _ *http.Request) error {
-		web.WriteJSON(w, http.StatusOK, d.mirror.Hosts())
+		type host struct {
+			mirror.HostStatus
+			Equivocated bool `json:"equivocated,omitempty"` // a key of it is proven to have signed two logs
+		}
+		list := []host{}
+		for _, h := range d.mirror.Hosts() {
+			list = append(list, host{h, d.witness.HostEquivocated(h.Origin)})
+		}
+		web.WriteJSON(w, http.StatusOK, list)
 		return nil
 	})
 	mux.Handle("GET", "/.well-known/did.json", func(w http.ResponseWriter, _ *http.Request) error {
@@ -118,7 +125,8 @@ func (d *daemon) buildWitness(cursors *web.Cursors) (err error) {
 		Origins: d.followed,
 		Grown:   d.grown, Cosigned: d.cosigned,
 		Cursors: cursors, Now: d.edges.Now, Log: d.log, Registerer: d.metrics,
-		Attested: func(origin, roomID string, n int64, state string) { d.index.SetAttested(origin, roomID, n, state) },
+		Attested:    func(origin, roomID string, n int64, state string) { d.index.SetAttested(origin, roomID, n, state) },
+		Equivocated: d.equivocated, Cosigners: d.bindings.Cosigners,
 	})
 	return err
 }
@@ -161,18 +169,6 @@ func (d *daemon) connectWitness() error {
 	return nil
 }
 
-// pull asks one peer for what it knows and we do not: gossip alone drops
-// messages.
-func (d *daemon) pull(ctx context.Context, peer string) error {
-	err := d.witness.Pull(ctx, peer, func(ctx context.Context, request []byte) ([]byte, error) {
-		return d.node.Request(ctx, peer, witness.ProtocolSync, request, witness.MaxSyncResponse)
-	})
-	if errors.Is(err, p2p.ErrUnsupported) {
-		return nil
-	}
-	return err
-}
-
 // pullSoon asks all peers again: what was ignored before a key was bound, gossip
 // does not bring twice.
 func (d *daemon) pullSoon() {
@@ -200,11 +196,33 @@ func (d *daemon) pullAll(ctx context.Context) error {
 	if d.node == nil {
 		return nil
 	}
-	var all []error
-	for _, peer := range d.node.Peers() {
-		all = append(all, d.pull(ctx, peer))
+	return d.witness.CatchUp(ctx, d.node.Peers(), func(ctx context.Context, peer string, request []byte) ([]byte, error) {
+		return d.node.Request(ctx, peer, witness.ProtocolSync, request, witness.MaxSyncResponse)
+	})
+}
+
+// equivocated marks a room whose host is proven to have told two stories of it.
+func (d *daemon) equivocated(origin, roomID, genesis string) {
+	if roomID == "" {
+		return // the list of hosts asks the witness
 	}
-	return errors.Join(all...)
+	r, ok := d.set.GetKey(replica.Key{Origin: origin, RoomID: roomID, Genesis: genesis})
+	if !ok || r.Row().Verdict == replica.Equivocated {
+		return
+	}
+	done := make(chan error, 1)
+	err := r.Take(func(t *replica.Turn) error {
+		t.Row().Verdict, t.Row().Reason = replica.Equivocated, "a key of the host signed two things about this room that cannot both hold: see /v1/witness/evidence"
+		return t.Save(nil, func(err error) { done <- err })
+	})
+	if err == nil {
+		err = <-done
+	}
+	if err != nil {
+		d.log.Error("a room could not be marked as equivocated", "origin", origin, "room", roomID, "error", err)
+		return
+	}
+	d.reindex(r)
 }
 
 // observed keeps what the mirror saw with the witness, which shows it.
@@ -241,6 +259,7 @@ func (d *daemon) buildMirror() (err error) {
 		Completed:     func(r *replica.Replica) { d.reindex(r); d.witness.Completed(r) },
 		Observed:      d.observed,
 		Contradiction: d.contradicted,
+		Head:          func(e *adp.Envelope) { d.witness.Head(e) },
 		Sign:          sign,
 		Agent:         adp.AgentID(d.ring.AgentID()),
 		Event:         signer.event,

@@ -71,7 +71,11 @@ func (s *signer) sign(d adp.Draft) (*adp.Envelope, error) {
 
 // head signs an agent-witness/1.0 envelope.
 func (s *signer) head(typ string, payload any) (*adp.Envelope, error) {
-	return s.sign(adp.Draft{Protocol: adp.WitnessProtocol, Type: typ, Payload: payload})
+	e, err := s.sign(adp.Draft{Protocol: adp.WitnessProtocol, Type: typ, Payload: payload})
+	if err == nil && typ == mirror.TypeHead {
+		s.d.witness.Head(e) // shown to peers by catch-up, since gossip drops
+	}
+	return e, err
 }
 
 // event signs a room event of our own agent.
@@ -116,5 +120,5 @@ func (d *daemon) hosted(r *replica.Replica) {
 
 // contradicted keeps two heads of one key that cannot both hold.
 func (d *daemon) contradicted(a, b *adp.Envelope) {
-	d.log.Warn("a host signed two heads that cannot both hold", "signer", a.Actor, "first", a.Hash, "second", b.Hash)
+	d.witness.Heads(a, b)
 }

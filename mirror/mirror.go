@@ -90,6 +90,8 @@ type Options struct {
 	// Contradiction: two room.head envelopes of one key, for one room and seq, that
 	// cannot both hold. The first is what we follow.
 	Contradiction func(a, b *adp.Envelope)
+	// Head is told of each new signed head of another host, one at a time.
+	Head func(*adp.Envelope)
 	// Vouched tells how far a bound key has signed for a room by other means than a
 	// head, such as the statement about its archive.
 	Vouched func(k replica.Key) (seq int64, hash string, ok bool)
@@ -154,6 +156,9 @@ func (o *Options) fill() {
 	if o.Bound == nil {
 		o.Bound = func(string) {}
 	}
+	if o.Head == nil {
+		o.Head = func(*adp.Envelope) {}
+	}
 	if o.Contradiction == nil {
 		o.Contradiction = func(_, _ *adp.Envelope) {}
 	}
@@ -205,6 +210,7 @@ func New(o Options) (*Mirror, error) {
 	o.fill()
 	m := &Mirror{o: o, log: o.Log, metrics: newMetrics(o.Registerer), cores: make(chan struct{}, runtime.GOMAXPROCS(0)), work: newPool(maxWork), slow: newPool(maxSlowWork), slowAfter: slowAfter,
 		roomRetry: 10 * time.Minute, packWait: 10 * time.Second, pageBytes: maxPage, hosts: map[string]*host{}}
+	m.relay.seen = make(chan signedHead, maxSeen)
 	m.relay.conflicts, m.publisher.wake = make(chan [2]signedHead, maxConflicts), make(chan struct{}, 1)
 	key, err := m.cursorKey()
 	if err != nil {

@@ -89,7 +89,8 @@ type relay struct {
 	stashed int64
 
 	conflicts chan [2]signedHead
-	waiting   atomic.Int64 // bytes of records that wait, see waiting.go
+	seen      chan signedHead // new heads that are handed on; one that finds no place is shown again by peers
+	waiting   atomic.Int64    // bytes of records that wait, see waiting.go
 }
 
 // Validate judges one message of the relay topic. It only computes: no disk, no
@@ -134,6 +135,7 @@ func (m *Mirror) judge(from string, data []byte) Verdict {
 		}
 		return Accept
 	}
+	m.see(n.head)
 	m.relay.keep(sha256.Sum256(data), n)
 	return Accept
 }
@@ -267,12 +269,30 @@ func (m *Mirror) Receive(_ string, data []byte) {
 	}
 }
 
-// tellConflicts hands on pairs of heads that cannot both hold.
+// maxSeen bounds the new heads that wait to be handed on.
+const maxSeen = 256
+
+// see hands a new head on, without waiting.
+func (m *Mirror) see(h signedHead) {
+	select {
+	case m.relay.seen <- h:
+	default:
+	}
+}
+
+// tellConflicts hands on heads, and pairs of heads that cannot both hold.
 func (m *Mirror) tellConflicts(ctx context.Context) {
 	for {
 		select {
 		case <-ctx.Done():
 			return
+		case h := <-m.relay.seen:
+			e, err := h.envelope()
+			if err != nil {
+				m.log.Error("a signed head cannot be read again", "error", err)
+				continue
+			}
+			m.o.Head(e)
 		case c := <-m.relay.conflicts:
 			a, err := c[0].envelope()
 			if err != nil {

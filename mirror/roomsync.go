@@ -144,7 +144,10 @@ func (h *host) askPeer(ctx context.Context, peer string, k replica.Key, after in
 
 // learn remembers a verified head that did not come by gossip.
 func (m *Mirror) learn(head signedHead) {
-	if place, other := m.heads.add(head); place == headContradiction {
+	switch place, other := m.heads.add(head); place {
+	case headNew:
+		m.see(head)
+	case headContradiction:
 		select {
 		case m.relay.conflicts <- [2]signedHead{other, head}:
 		default:

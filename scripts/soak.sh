@@ -6,3 +6,5 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 SOAK=${SOAK:-10m} go test -count 1 -timeout 0 -v -run '^TestSoak$' "$@" ./mirror
+# Thirty witnesses that stop, start and are cut off from each other: in the end all know the same.
+SOAK=${SOAK:-10m} go test -count 1 -timeout 0 -v -run '^TestSoakNetwork$' "$@" ./witness

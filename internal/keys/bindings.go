@@ -327,6 +327,25 @@ func (b *Bindings) Agents(origin string) []adp.AgentID {
 	return agents
 }
 
+// Cosigners lists the cosigner keys that any followed origin is or was bound to, sorted.
+func (b *Bindings) Cosigners() []ed25519.PublicKey {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	all := map[string]bool{}
+	for _, o := range b.byOrigin {
+		for key := range o.keys[Cosigner] {
+			all[key] = true
+		}
+	}
+	var list []ed25519.PublicKey
+	for _, key := range slices.Sorted(maps.Keys(all)) {
+		if pub, err := ParseMultikey(key); err == nil {
+			list = append(list, pub)
+		}
+	}
+	return list
+}
+
 // LogKeys lists the log keys that an origin is or was bound to, sorted.
 func (b *Bindings) LogKeys(origin string) []ed25519.PublicKey {
 	b.mu.Lock()
