@@ -3,6 +3,7 @@ package daemon
 import (
 	"context"
 	"crypto/ed25519"
+	"fmt"
 	"net/http"
 	"path/filepath"
 	"slices"
@@ -11,6 +12,7 @@ import (
 	"github.com/witan-adp/witan/adp"
 	"github.com/witan-adp/witan/adp/room"
 	"github.com/witan-adp/witan/config"
+	"github.com/witan-adp/witan/internal/cosignature"
 	"github.com/witan-adp/witan/internal/keys"
 	"github.com/witan-adp/witan/internal/p2p"
 	"github.com/witan-adp/witan/internal/replica"
@@ -106,8 +108,16 @@ func (d *daemon) buildWitness(cursors *web.Cursors) (err error) {
 		peersFirst = peersFirstTime
 	}
 	var trust []witness.Trust
+	var cosigners []ed25519.PublicKey
 	for _, t := range d.cfg.Witness.Trust {
 		trust = append(trust, witness.Trust{Agent: adp.AgentID(t.Agent), Group: t.Group, Name: t.Name})
+		if t.Cosigner != "" {
+			v, err := cosignature.ParseVerifier(t.Cosigner)
+			if err != nil {
+				return fmt.Errorf("witness.trust %s: cosigner: %w", t.Name, err)
+			}
+			cosigners = append(cosigners, v.Key())
+		}
 	}
 	rules, err := d.cfg.Witness.Rules()
 	if err != nil {
@@ -126,7 +136,7 @@ func (d *daemon) buildWitness(cursors *web.Cursors) (err error) {
 		Grown:   d.grown, Cosigned: d.cosigned,
 		Cursors: cursors, Now: d.edges.Now, Log: d.log, Registerer: d.metrics,
 		Attested:    func(origin, roomID string, n int64, state string) { d.index.SetAttested(origin, roomID, n, state) },
-		Equivocated: d.equivocated, Cosigners: d.bindings.Cosigners,
+		Equivocated: d.equivocated, Cosigners: func() []ed25519.PublicKey { return append(d.bindings.Cosigners(), cosigners...) },
 	})
 	return err
 }

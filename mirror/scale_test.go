@@ -27,7 +27,7 @@ func scale() size {
 	if os.Getenv("WITAN_SCALE") == "full" {
 		return size{1000, 20, 5, 2000, 50}
 	}
-	return size{200, 8, 3, 250, 10}
+	return size{150, 6, 3, 500, 20} // the huge one has four times what all others have
 }
 
 func heap() uint64 {
