@@ -64,7 +64,7 @@ func TestBundleStreams(t *testing.T) {
 	if !strings.Contains(out.String(), fmt.Sprintf("%d allowed, 0 violations", n)) {
 		t.Fatalf("%s%s", out.String(), errw.String())
 	}
-	if limit := memoryFixed + n*memoryPerRecord; most > limit {
+	if limit := memoryFactor * (memoryFixed + n*memoryPerRecord); most > limit {
 		t.Errorf("verifying %d records took %d bytes, %d is the limit", n, most, limit)
 	}
 }
