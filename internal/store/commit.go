@@ -68,6 +68,10 @@ func (s *Store) refuseLate() {
 // maxReturn bounds how many batches the committer waits for when the disk is not the one that is slow.
 const maxReturn = 1024
 
+// returnPatience is how often the committer gives way in vain before it believes that nobody else comes back: on several
+// cores the answered are still on their way when its own queue of runnable work is empty.
+const returnPatience = 32
+
 // commitLoop is the committer goroutine. It ends when Close has been called and the queue is empty.
 func (s *Store) commitLoop() {
 	defer close(s.drained)
@@ -99,14 +103,18 @@ func (s *Store) commitLoop() {
 // letReturn gives the processor to those who were just answered, as long as more of them come back with their next batch.
 // Otherwise the writers fall into two halves that wait for each other's fsync. It costs a lone writer nothing.
 func (s *Store) letReturn() {
-	for waiting := -1; ; {
+	for waiting, still := -1, 0; still < returnPatience; {
 		s.mu.Lock()
 		n := len(s.queue)
 		s.mu.Unlock()
-		if n <= waiting || n >= maxReturn {
+		if n >= maxReturn {
 			return
 		}
-		waiting = n
+		if n <= waiting {
+			still++
+		} else {
+			waiting, still = n, 0
+		}
 		runtime.Gosched()
 	}
 }
