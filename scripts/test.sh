@@ -40,7 +40,8 @@ step go build
 go build -o witan .
 
 step go test -race
-SOAK=${SOAK:-30s} go test -race ./...
+go test -race -timeout 20m ./...
+SOAK=${SOAK:-30s} go test -race -count 1 -run '^TestSoak$' ./mirror
 
 step "conformance: one host, asked from outside"
 if [ ! -f "$suites/host.test.mjs" ]; then
