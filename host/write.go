@@ -90,7 +90,7 @@ func (h *Host) fresh(e *adp.Envelope) error {
 // refusal as for any used nonce, with the record, so that a client that lost
 // the answer recovers (wire-facts §3.16).
 func (h *Host) accepted(ctx context.Context, r *replica.Replica, e *adp.Envelope, seq int64) error {
-	max, err := h.nonces.peek(e.Actor)
+	greatest, err := h.nonces.peek(e.Actor)
 	if err != nil {
 		return h.unavailable(err)
 	}
@@ -106,10 +106,8 @@ func (h *Host) accepted(ctx context.Context, r *replica.Replica, e *adp.Envelope
 		return h.unavailable(errors.Join(err, replica.ErrLost))
 	}
 	return adp.Errorf(adp.NonceNotGreater, "this event was accepted before, at seq %d; its record is in data.record", seq).
-		With("max_seen_nonce", maxOf(max, e.Nonce)).With("record", json.RawMessage(raw))
+		With("max_seen_nonce", max(greatest, e.Nonce)).With("record", json.RawMessage(raw))
 }
-
-func maxOf(a, b int64) int64 { return max(a, b) }
 
 // Bounds of what one event makes us fetch. The batch that keeps the packs has to
 // fit into one commit beside the room's snapshot.

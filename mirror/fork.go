@@ -126,20 +126,7 @@ func (h *host) behind(ctx context.Context, v *roomView, r *replica.Replica) erro
 			return err
 		}
 	}
-	err = h.m.save(r, nil, func(row *replica.Row) bool {
-		if row.State == replica.Behind && row.Reason == reason {
-			return false
-		}
-		row.State = replica.Behind
-		if row.Verdict == "" {
-			row.Reason = reason
-		}
-		return true
-	})
-	if err != nil {
-		return err
-	}
-	return stuck(reason)
+	return h.halt(r, replica.Behind, reason)
 }
 
 // fork finds the first seq at which the host tells another story than before.

@@ -401,11 +401,16 @@ func (h *host) appendAll(r *replica.Replica, page []checked, packs map[string]*t
 // full stops a room at a limit of the operator.
 func (h *host) full(r *replica.Replica) error {
 	reason := fmt.Sprintf("seq %d: what is allowed for this room (mirror.records_per_room) or host (mirror.bytes_per_host) is used up", r.Row().Seq+1)
+	return h.halt(r, replica.Paused, reason)
+}
+
+// halt stops a room in a state, for a reason that a verdict stands above.
+func (h *host) halt(r *replica.Replica, state, reason string) error {
 	err := h.m.save(r, nil, func(row *replica.Row) bool {
-		if row.State == replica.Paused && row.Reason == reason {
+		if row.State == state && row.Reason == reason {
 			return false
 		}
-		row.State = replica.Paused
+		row.State = state
 		if row.Verdict == "" {
 			row.Reason = reason
 		}
