@@ -128,6 +128,12 @@ func (d *daemon) buildWitness(cursors *web.Cursors) (err error) {
 		Bound: func(origin string, agent adp.AgentID) bool {
 			return (origin == d.origin || d.mirror.Followed(origin)) && d.bindings.Bound(origin, agent)
 		},
+		BoundAt: func(origin string, agent adp.AgentID, at int64) bool {
+			return (origin == d.origin || d.mirror.Followed(origin)) && d.bindings.BoundAt(origin, agent, at)
+		},
+		Current: func(origin string, agent adp.AgentID) bool {
+			return (origin == d.origin || d.mirror.Followed(origin)) && d.bindings.Current(origin, agent)
+		},
 		Agents:  d.bindings.Agents,
 		LogKeys: d.bindings.LogKeys,
 		LogKey:  func(generation int) ed25519.PrivateKey { return d.ring.At(generation).Key(keys.Log) },

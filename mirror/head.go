@@ -3,6 +3,7 @@ package mirror
 import (
 	"bytes"
 	"container/list"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -65,9 +66,10 @@ func ParseHead(e *adp.Envelope) (Head, error) {
 	return h, nil
 }
 
-// signedHead is a head with its envelope as canonical text.
+// signedHead is a head with who signed it, and its envelope as canonical text.
 type signedHead struct {
 	Head
+	by  adp.AgentID
 	raw []byte
 }
 
@@ -89,22 +91,25 @@ func readHead(v adp.Value) (signedHead, *adp.Envelope, error) {
 	if err != nil {
 		return signedHead{}, e, err
 	}
-	return signedHead{h, e.JSON()}, e, nil
+	return signedHead{h, e.Actor, e.JSON()}, e, nil
 }
 
+// errNotBound: the key of a head does not speak for its origin, as far as we know.
+var errNotBound = errors.New("its key is not bound to the origin")
+
 // verifiedHead reads a head that did not come by gossip, and whose age therefore
-// does not matter: it must be authentic, of an origin that is followed, and of a
-// key that is bound to that origin.
-func (m *Mirror) verifiedHead(v adp.Value) (signedHead, error) {
+// does not matter: it must be authentic, and of a key that speaks for its origin.
+// The error is errNotBound when that alone is missing.
+func verifiedHead(v adp.Value, speaks func(origin string, agent adp.AgentID) bool) (signedHead, error) {
 	h, e, err := readHead(v)
 	if err != nil {
 		return signedHead{}, err
 	}
-	if !m.speaksFor(h.Origin, e.Actor) {
-		return signedHead{}, fmt.Errorf("%s is not bound to %s", e.Actor, h.Origin)
-	}
 	if err := e.CheckHash(); err != nil {
 		return signedHead{}, err
+	}
+	if !speaks(h.Origin, e.Actor) {
+		return h, fmt.Errorf("%w: %s, %s", errNotBound, e.Actor, h.Origin)
 	}
 	if err := e.CheckSignature(); err != nil {
 		return signedHead{}, err
@@ -113,8 +118,14 @@ func (m *Mirror) verifiedHead(v adp.Value) (signedHead, error) {
 	return h, nil
 }
 
-// speaksFor tells whether a key is bound to an origin that is followed.
+// speaksFor tells whether a key speaks now for an origin that is followed. What was
+// retired signs no new heads: who got hold of it could go on with a room.
 func (m *Mirror) speaksFor(origin string, agent adp.AgentID) bool {
+	return m.o.Bindings != nil && origin != m.o.Own && m.Followed(origin) && m.o.Bindings.Current(origin, agent)
+}
+
+// spokeFor is speaksFor for a head that was taken while its key was bound.
+func (m *Mirror) spokeFor(origin string, agent adp.AgentID) bool {
 	return m.o.Bindings != nil && origin != m.o.Own && m.Followed(origin) && m.o.Bindings.Bound(origin, agent)
 }
 
@@ -151,18 +162,18 @@ type headRoom struct {
 }
 
 // place tells where a head stands. other is the head that it contradicts.
-func (t *heads) place(h Head) (p headPlace, other signedHead) {
+func (t *heads) place(h signedHead) (p headPlace, other signedHead) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.rooms[h.Key()].place(h)
 }
 
-func (r *headRoom) place(h Head) (headPlace, signedHead) {
-	if r == nil || h.Seq > r.recent[0].Seq {
+func (r *headRoom) place(h signedHead) (headPlace, signedHead) {
+	if r == nil || h.Seq > r.recent[0].Seq || h.by != r.recent[0].by { // of the new key of a host, whatever the old one said
 		return headNew, signedHead{}
 	}
 	for _, known := range r.recent {
-		if known.Seq == h.Seq && (known.Hash != h.Hash || known.Root != h.Root) && !r.told {
+		if known.Seq == h.Seq && known.by == h.by && (known.Hash != h.Hash || known.Root != h.Root) && !r.told {
 			return headContradiction, known
 		}
 	}
@@ -174,7 +185,7 @@ func (t *heads) add(h signedHead) (p headPlace, other signedHead) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	r := t.rooms[h.Key()]
-	switch p, other = r.place(h.Head); p {
+	switch p, other = r.place(h); p {
 	case headContradiction:
 		r.told = true
 		return p, other
@@ -262,7 +273,7 @@ func (m *Mirror) newestHead(k replica.Key) (signedHead, bool) {
 	if err != nil {
 		return signedHead{}, false
 	}
-	h, err := m.verifiedHead(v) // what is bound may have changed
+	h, err := verifiedHead(v, m.spokeFor) // it was taken, but the host may have been removed and added since
 	if err != nil || h.Key() != k {
 		return signedHead{}, false
 	}

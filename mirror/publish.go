@@ -139,7 +139,7 @@ func (p *publisher) sign(m *Mirror, r *replica.Replica, row replica.Row, sent in
 	if err != nil {
 		return signedHead{}, err
 	}
-	head := signedHead{h, e.JSON()}
+	head := signedHead{h, e.Actor, e.JSON()}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.rooms == nil {

@@ -106,7 +106,7 @@ func (m *Mirror) judge(from string, data []byte) Verdict {
 	if n == nil {
 		return v
 	}
-	if place, _ := m.heads.place(n.head.Head); place == headOld {
+	if place, _ := m.heads.place(n.head); place == headOld {
 		return Ignore
 	}
 	if age := time.Duration(m.o.Now()-e.CreatedAt) * time.Millisecond; age > headMaxAge || age < -headMaxAge {
@@ -170,7 +170,7 @@ func (m *Mirror) open(data []byte) (n *news, e *adp.Envelope, v Verdict) {
 	if e.CheckHash() != nil {
 		return nil, nil, Reject
 	}
-	return &news{head: signedHead{h, e.JSON()}, list: list}, e, Accept
+	return &news{head: signedHead{h, e.Actor, e.JSON()}, list: list}, e, Accept
 }
 
 // readRecords verifies the records of a message: hashes, signatures, and the chain

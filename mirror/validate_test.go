@@ -140,7 +140,7 @@ func TestHeadsAreBounded(t *testing.T) {
 	var tab heads
 	const hash = "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
 	put := func(origin string, room, seq int) {
-		tab.add(signedHead{Head{Origin: origin, RoomID: fmt.Sprint(room), Genesis: hash, Seq: int64(seq), Hash: hash, Root: hash}, []byte("x")})
+		tab.add(signedHead{Head{Origin: origin, RoomID: fmt.Sprint(room), Genesis: hash, Seq: int64(seq), Hash: hash, Root: hash}, "", []byte("x")})
 	}
 	put("quiet", 0, 1)
 	for i := range 2 * headsPerOrigin {
@@ -272,7 +272,7 @@ func TestWaitingIsBounded(t *testing.T) {
 	for i, v := range views {
 		x.rooms[v.id] = v
 		for seq := range 3 * waitNews {
-			n := &news{head: signedHead{Head{RoomID: v.id, Seq: int64(seq + 1)}, nil}, bytes: 200 << 10, recs: make([]checked, 1+i*4)}
+			n := &news{head: signedHead{Head{RoomID: v.id, Seq: int64(seq + 1)}, "", nil}, bytes: 200 << 10, recs: make([]checked, 1+i*4)}
 			v.queue(g.m, n)
 			if len(v.feed) > waitNews || v.feedBytes > waitBytes || v.feedRecs > waitRecords || g.m.relay.waiting.Load() > waitInAll {
 				t.Fatalf("%d messages, %d records, %d bytes of %d wait", len(v.feed), v.feedRecs, v.feedBytes, g.m.relay.waiting.Load())

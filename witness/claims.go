@@ -195,15 +195,16 @@ func (t *claims) show() (shown []claim) {
 // Head takes a signed head (room.head) of a room, from whatever source. It is kept
 // in memory and held against others and against the statements of its signer. A
 // contradiction is proven and gossiped, and waited for as Heads says. It tells
-// whether the head is authentic; a head of a key that speaks for nobody we know is
-// not looked at.
+// whether the head is authentic; a head of a key that speaks now for nobody we know
+// is not looked at.
 func (w *Witness) Head(e *adp.Envelope) (authentic bool) {
 	h, err := ParseHead(e)
 	if err != nil {
 		return false
 	}
 	name := lineName{Subject: h.Subject}
-	if !w.speaksFor(h.Origin, e.Actor) || w.claims.has(name, claim{head: e}) {
+	own := h.Origin == w.o.Origin && e.Actor == w.self
+	if !own && !w.o.Current(h.Origin, e.Actor) || w.claims.has(name, claim{head: e}) {
 		return true
 	}
 	if e.CheckHash() != nil || e.CheckSignature() != nil {

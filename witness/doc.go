@@ -82,7 +82,7 @@ type Trust struct {
 	Name  string
 }
 
-// Options make a Witness. Bound, Agents, Origins, LogKeys and Cosigners are called from many
+// Options make a Witness. Bound, BoundAt, Current, Agents, Origins, LogKeys and Cosigners are called from many
 // goroutines, also under the locks of the Witness, for each message: they must be
 // quick and must not call it back. None of them is called before New has returned.
 type Options struct {
@@ -125,9 +125,14 @@ type Options struct {
 	// Policy says which of Trust are enough; nil: any one witness is.
 	Policy *policy.Policy
 
-	// Bound tells whether a key is bound, for the purpose agent, to an origin that
-	// is our own or that we follow.
+	// Bound tells whether a key is or was bound, for the purpose agent, to an origin
+	// that is our own or that we follow: such a key has to answer for what it signed.
 	Bound func(origin string, agent adp.AgentID) bool
+	// BoundAt tells whether such a key can have been bound when it signed, at a time
+	// in Unix ms; Current whether it is bound now. What a retired key signed before
+	// stands; it says nothing new, and no head. nil: as Bound.
+	BoundAt func(origin string, agent adp.AgentID, at int64) bool
+	Current func(origin string, agent adp.AgentID) bool
 	// Agents lists the keys that are bound to an origin, none for a plain host.
 	Agents func(origin string) []adp.AgentID
 	// Origins lists the origins that we follow.
@@ -190,6 +195,12 @@ func New(o Options) (*Witness, error) {
 	}
 	if o.Bound == nil {
 		o.Bound = func(string, adp.AgentID) bool { return false }
+	}
+	if o.BoundAt == nil {
+		o.BoundAt = func(origin string, agent adp.AgentID, _ int64) bool { return o.Bound(origin, agent) }
+	}
+	if o.Current == nil {
+		o.Current = o.Bound
 	}
 	if o.Agents == nil {
 		o.Agents = func(string) []adp.AgentID { return nil }

@@ -113,7 +113,7 @@ func (w *Witness) judge(data []byte) (Verdict, parsed) {
 	if err != nil || e.CheckHash() != nil {
 		return Reject, parsed{}
 	}
-	if e.CreatedAt > w.o.Now()+futureSkew || !w.admits(it) {
+	if e.CreatedAt > w.o.Now()+futureSkew || !w.admits(it, e.CreatedAt) {
 		return Ignore, parsed{}
 	}
 	w.mu.RLock()
@@ -170,13 +170,14 @@ func (w *Witness) answerable(kind, origin string, key adp.AgentID) bool {
 	return false
 }
 
-// admits tells whether what a key says is kept (federation: Statements; Gossip).
-// A key may speak for its own origin only.
-func (w *Witness) admits(it *item) bool {
+// admits tells whether what a key said at a time (Unix ms) is kept (federation:
+// Statements; Gossip). A key may speak for its own origin only, and as long as it is
+// bound.
+func (w *Witness) admits(it *item, at int64) bool {
 	if it.typ == TypeAnnounce {
-		return w.speaksFor(it.subject.Origin, it.agent)
+		return w.spokeFor(it.subject.Origin, it.agent, at)
 	}
-	if it.stranger = !w.attester(it.agent); !it.stranger {
+	if it.stranger = !w.attesterAt(it.agent, at); !it.stranger {
 		return true
 	}
 	w.mu.RLock()

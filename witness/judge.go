@@ -111,12 +111,25 @@ func (w *Witness) speaksFor(origin string, agent adp.AgentID) bool {
 	return origin == w.o.Origin && agent == w.self || w.o.Bound(origin, agent)
 }
 
+// spokeFor tells whether a key can have spoken for an origin at a time (Unix ms).
+func (w *Witness) spokeFor(origin string, agent adp.AgentID, at int64) bool {
+	return origin == w.o.Origin && agent == w.self || w.o.BoundAt(origin, agent, at)
+}
+
 // attester tells whether the attestations of a key are kept about any room.
 func (w *Witness) attester(agent adp.AgentID) bool {
 	if _, ok := w.trusted[agent]; ok || agent == w.self {
 		return true
 	}
 	return slices.ContainsFunc(w.o.Origins(), func(o string) bool { return w.o.Bound(o, agent) })
+}
+
+// attesterAt is attester for what a key signed at a time (Unix ms).
+func (w *Witness) attesterAt(agent adp.AgentID, at int64) bool {
+	if _, ok := w.trusted[agent]; ok || agent == w.self {
+		return true
+	}
+	return slices.ContainsFunc(w.o.Origins(), func(o string) bool { return w.o.BoundAt(o, agent, at) })
 }
 
 // holding is what is held of the archive of a subject.

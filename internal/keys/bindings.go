@@ -6,8 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
 	"sync"
 
 	"github.com/witan-adp/witan/adp"
@@ -36,7 +34,8 @@ const pendingPurpose = "pending"
 var purposes = []Purpose{Agent, Log, Cosigner}
 
 // Bindings says which keys speak for which origin. It does not fetch: documents come from who fetched them over verified
-// TLS. A key that was once bound stays known for what it signed; only the present ones can vouch for others.
+// TLS. A key that was once bound stays known for what it signed (BoundAt); only the present ones can vouch for others, and
+// say what is so now (Current).
 //
 // It is safe for concurrent use.
 type Bindings struct {
@@ -56,8 +55,9 @@ type binding struct {
 type boundKey struct {
 	FirstSeen int64  `json:"first_seen"` // Unix ms
 	LastSeen  int64  `json:"last_seen"`
-	Digest    string `json:"digest"`            // SHA-256 of the document that said so last
-	Retired   bool   `json:"retired,omitempty"` // a later document no longer names it
+	Digest    string `json:"digest"`               // SHA-256 of the document that said so last
+	Retired   bool   `json:"retired,omitempty"`    // a later document no longer names it
+	RetiredAt int64  `json:"retired_at,omitempty"` // since when, Unix ms
 }
 
 type pending struct {
@@ -219,7 +219,9 @@ func (b *Bindings) bind(origin string, said pending) error {
 	if old := b.byOrigin[origin]; old != nil {
 		for p, keys := range old.keys {
 			for key, k := range keys {
-				k.Retired = true // put again below when the document still names it
+				if !k.Retired { // put again below when the document still names it
+					k.Retired, k.RetiredAt = true, said.Seen
+				}
 				bad = errors.Join(bad, put(p, key, k))
 			}
 		}
@@ -229,7 +231,7 @@ func (b *Bindings) bind(origin string, said pending) error {
 		if !known {
 			k.FirstSeen = said.Seen
 		}
-		k.LastSeen, k.Digest, k.Retired = said.Seen, said.Digest, false
+		k.LastSeen, k.Digest, k.Retired, k.RetiredAt = said.Seen, said.Digest, false, 0
 		bad = errors.Join(bad, put(p, key, k))
 	}
 	batch.Delete(store.Binding(origin, pendingPurpose, ""))
@@ -285,91 +287,4 @@ func (b *Bindings) Approve(origin string) error {
 		return fmt.Errorf("approve %s: %w", origin, ErrNothingPending)
 	}
 	return b.bind(origin, *o.pending)
-}
-
-// Bound tells whether an agent speaks, or once spoke, for an origin.
-func (b *Bindings) Bound(origin string, agent adp.AgentID) bool {
-	return slices.Contains(b.Agents(origin), agent)
-}
-
-// BoundSince tells since when an agent is known to speak, or to have spoken, for an origin, Unix ms.
-func (b *Bindings) BoundSince(origin string, agent adp.AgentID) (at int64, ok bool) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	o := b.byOrigin[origin]
-	if o == nil {
-		return 0, false
-	}
-	for key, k := range o.keys[Agent] {
-		if pub, err := ParseMultikey(key); err == nil && adp.NewAgentID(pub) == agent {
-			return k.FirstSeen, true
-		}
-	}
-	return 0, false
-}
-
-// Agents lists the agents that an origin is or was bound to, sorted.
-func (b *Bindings) Agents(origin string) []adp.AgentID {
-	if origin == b.own {
-		return []adp.AgentID{b.ownAgent}
-	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	var agents []adp.AgentID
-	if o := b.byOrigin[origin]; o != nil {
-		for key := range o.keys[Agent] {
-			if pub, err := ParseMultikey(key); err == nil {
-				agents = append(agents, adp.NewAgentID(pub))
-			}
-		}
-	}
-	slices.Sort(agents)
-	return agents
-}
-
-// Cosigners lists the cosigner keys that any followed origin is or was bound to, sorted.
-func (b *Bindings) Cosigners() []ed25519.PublicKey {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	all := map[string]bool{}
-	for _, o := range b.byOrigin {
-		for key := range o.keys[Cosigner] {
-			all[key] = true
-		}
-	}
-	var list []ed25519.PublicKey
-	for _, key := range slices.Sorted(maps.Keys(all)) {
-		if pub, err := ParseMultikey(key); err == nil {
-			list = append(list, pub)
-		}
-	}
-	return list
-}
-
-// LogKeys lists the log keys that an origin is or was bound to, sorted.
-func (b *Bindings) LogKeys(origin string) []ed25519.PublicKey {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	o := b.byOrigin[origin]
-	if o == nil {
-		return nil
-	}
-	var list []ed25519.PublicKey
-	for _, key := range slices.Sorted(maps.Keys(o.keys[Log])) {
-		if pub, err := ParseMultikey(key); err == nil {
-			list = append(list, pub)
-		}
-	}
-	return list
-}
-
-// Has tells whether an origin has a bound agent key.
-func (b *Bindings) Has(origin string) bool { return len(b.Agents(origin)) > 0 }
-
-// Rebound tells whether an origin shows keys that wait for the operator.
-func (b *Bindings) Rebound(origin string) bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	o := b.byOrigin[origin]
-	return o != nil && o.pending != nil
 }
