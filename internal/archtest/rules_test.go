@@ -21,7 +21,7 @@ var (
 // that needs something declares an interface, and daemon hands it in.
 var arrows = map[string][]string{
 	".":            {"internal/cli"},
-	"internal/cli": slices.Concat([]string{"daemon", "config", "witness", "internal/cosignature", "internal/fetch", "internal/keys", "internal/policy", "internal/proofbundle", "internal/tilelog"}, protocol),
+	"internal/cli": slices.Concat([]string{"daemon", "config", "witness", "internal/cosignature", "internal/fetch", "internal/inspect", "internal/keys", "internal/policy", "internal/proofbundle", "internal/tilelog"}, protocol),
 	"daemon":       slices.Concat([]string{"config", "internal/cosignature"}, roles, ground),
 	"config":       {"adp", "internal/cosignature", "internal/policy"}, // to judge the Agent IDs, the verifier keys and the policy in it
 
@@ -35,6 +35,7 @@ var arrows = map[string][]string{
 	"internal/policy":      {"adp"},
 	"internal/proofbundle": {"adp"},
 	"witness/cosign":       {"internal/cosignature", "internal/fetch", "internal/tilelog", "internal/web", "internal/store", "adp"},
+	"internal/inspect":     protocol, // it runs in browsers, too
 	"internal/replica":     slices.Concat([]string{"internal/web", "internal/store"}, protocol),
 	"internal/keys":        {"internal/store", "adp"},
 	"internal/web":         {"adp"},
@@ -46,9 +47,10 @@ var arrows = map[string][]string{
 	"adp/types": {"adp"},
 	"adp":       {},
 
-	"internal/archtest":         {},
-	"internal/store/storetest":  {"internal/store"},
-	"witness/cosign/cosigntest": {"internal/cosignature"},
+	"internal/archtest":            {},
+	"internal/store/storetest":     {"internal/store"},
+	"internal/inspect/inspecttest": protocol,
+	"witness/cosign/cosigntest":    {"internal/cosignature"},
 }
 
 // owners are modules that one package keeps to itself, tests included, so that

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/witan-adp/witan/adp/room"
+	"github.com/witan-adp/witan/internal/inspect"
 )
 
 func archiveCommand(c *client) *cobra.Command {
@@ -43,20 +44,20 @@ func (c *client) download(ctx context.Context, p place, out, manifestFile string
 	if err != nil {
 		return err
 	}
-	if r.status != string(room.Ended) {
-		return fmt.Errorf("the room is %s; it has an archive once it has ended", short(r.status, 40))
+	if r.Status != string(room.Ended) {
+		return fmt.Errorf("the room is %s; it has an archive once it has ended", short(r.Status, 40))
 	}
-	manifest, err := c.manifest(ctx, p, r)
+	manifest, err := remote{c, p}.Manifest(ctx)
 	if err != nil {
 		return err
 	}
 	if manifest == nil {
 		return fmt.Errorf("the host has made no archive of this room; verify its records with: witan verify %s", p.url())
 	}
-	in := newInspection(p.url() + "/archive.jsonl")
-	in.setClaim(manifest)
-	if in.claim == nil {
-		return errors.New(in.problems[0])
+	in := inspect.New(p.url() + "/archive.jsonl")
+	in.SetClaim(manifest)
+	if in.Claim == nil {
+		return errors.New(in.Problems[0])
 	}
 	s, err := c.openBundle(ctx, p)
 	if missing(err) {
@@ -78,16 +79,13 @@ func (c *client) download(ctx context.Context, p place, out, manifestFile string
 		}
 	}()
 	var body io.Reader = s
-	if n := in.claim.BundleBytes; n > 0 {
+	if n := in.Claim.BundleBytes; n > 0 {
 		body = io.LimitReader(s, n+1)
 	}
-	in.bar = newProgress(c.err, "downloading", in.claim.BundleBytes)
-	m := &meter{r: io.TeeReader(body, f)}
-	if err := in.stream(ctx, newExact(m), m.read); err != nil {
+	if err := c.stream(ctx, in, "downloading", io.TeeReader(body, f), in.Claim.BundleBytes); err != nil {
 		return err
 	}
-	in.finish()
-	if v := in.verdict(); v == "broken" || v == "archive-mismatch" {
+	if v := in.Verdict(); v == "broken" || v == "archive-mismatch" {
 		if err := c.report(in, verifyFlags{}); err != nil {
 			return err
 		}
@@ -102,15 +100,15 @@ func (c *client) download(ctx context.Context, p place, out, manifestFile string
 		return errors.Join(err, os.Remove(done))
 	}
 	if manifestFile != "" {
-		if err := os.WriteFile(manifestFile, append(in.claim.JSON(), '\n'), 0o644); err != nil {
+		if err := os.WriteFile(manifestFile, append(in.Claim.JSON(), '\n'), 0o644); err != nil {
 			return err
 		}
 	}
-	in.source = out
+	in.Source = out
 	if err := c.report(in, verifyFlags{}); err != nil {
 		return err
 	}
-	if in.verdict() != "verified" {
+	if in.Verdict() != "verified" {
 		return errReported
 	}
 	return nil

@@ -16,6 +16,7 @@ import (
 
 	"github.com/witan-adp/witan/adp"
 	"github.com/witan-adp/witan/internal/cosignature"
+	"github.com/witan-adp/witan/internal/inspect/inspecttest"
 	"github.com/witan-adp/witan/internal/keys"
 	"github.com/witan-adp/witan/internal/proofbundle"
 	"github.com/witan-adp/witan/internal/tilelog"
@@ -26,8 +27,8 @@ const bundleOrigin = "https://host.example"
 
 // The keys of the sample: of the host, of its log, of three witnesses, of a cosigner, and of nobody.
 var (
-	hostKey, logKey, cosignerKey, strangerKey = seeded(40), seeded(41), seeded(50), seeded(60)
-	w1, w2, w3                                = seeded(42), seeded(43), seeded(44)
+	hostKey, logKey, cosignerKey, strangerKey = inspecttest.Key(40), inspecttest.Key(41), inspecttest.Key(50), inspecttest.Key(60)
+	w1, w2, w3                                = inspecttest.Key(42), inspecttest.Key(43), inspecttest.Key(44)
 )
 
 func idOf(k ed25519.PrivateKey) adp.AgentID { return adp.NewAgentID(k.Public().(ed25519.PublicKey)) }
@@ -47,7 +48,7 @@ type sampleBundle struct {
 }
 
 func signedBy(k ed25519.PrivateKey, typ string, payload any) *adp.Envelope {
-	e, err := adp.Sign(k, adp.Draft{Protocol: adp.WitnessProtocol, Type: typ, CreatedAt: fixtureEnd, Nonce: 1, Payload: payload})
+	e, err := adp.Sign(k, adp.Draft{Protocol: adp.WitnessProtocol, Type: typ, CreatedAt: inspecttest.End, Nonce: 1, Payload: payload})
 	if err != nil {
 		panic(err)
 	}
@@ -80,13 +81,13 @@ func (s *sampleBundle) subject() witness.Subject {
 func (s *sampleBundle) said() witness.Statement {
 	sum, cid := summaryOf(s.archive)
 	return witness.Statement{Subject: s.subject(), Revision: witness.Revision, EventCount: sum.Count, LastSeq: sum.Count, LastHash: sum.LastHash, ArchiveRoot: adp.Encode(sum.Root[:]),
-		EventsDigest: adp.Encode(sum.Events[:]), EventsCID: sum.EventsCID(), BundleCID: cid, BundleBytes: int64(len(s.archive)), GeneratedAt: fixtureEnd}
+		EventsDigest: adp.Encode(sum.Events[:]), EventsCID: sum.EventsCID(), BundleCID: cid, BundleBytes: int64(len(s.archive)), GeneratedAt: inspecttest.End}
 }
 
 func (s *sampleBundle) attest(edit func(a *witness.Attestation)) witness.Attestation {
 	st := s.said()
 	a := witness.Attestation{Subject: st.Subject, Complete: true, LastSeq: st.LastSeq, LastHash: st.LastHash, ArchiveRoot: st.ArchiveRoot, EventsCID: st.EventsCID,
-		Source: bundleOrigin, OriginKeys: []adp.AgentID{idOf(hostKey)}, Rules: witness.Rules{Revision: witness.Revision, Version: witness.RulesVersion}, VerifiedAt: fixtureEnd + 60_000}
+		Source: bundleOrigin, OriginKeys: []adp.AgentID{idOf(hostKey)}, Rules: witness.Rules{Revision: witness.Revision, Version: witness.RulesVersion}, VerifiedAt: inspecttest.End + 60_000}
 	if edit != nil {
 		edit(&a)
 	}
@@ -126,13 +127,13 @@ func logOf(entry []byte, line string, key ed25519.PrivateKey) tilelog.Proof {
 }
 
 func newSample() *sampleBundle {
-	s := &sampleBundle{archive: fixtures()["good"], document: bundleDocument(hostKey, logKey), leave: map[string]string{}}
+	s := &sampleBundle{archive: inspecttest.Archives()["good"], document: bundleDocument(hostKey, logKey), leave: map[string]string{}}
 	s.sum, _ = summaryOf(s.archive)
-	s.manifest = proofbundle.Manifest{Origin: bundleOrigin, RoomID: s.sum.RoomID, Genesis: s.sum.Genesis, Source: fixtureURL, ExportedAt: fixtureEnd}
+	s.manifest = proofbundle.Manifest{Origin: bundleOrigin, RoomID: s.sum.RoomID, Genesis: s.sum.Genesis, Source: inspecttest.URL, ExportedAt: inspecttest.End}
 	st := signedBy(hostKey, witness.TypeAnnounce, s.said())
 	s.statement = st.JSON()
 	s.log = logOf(s.statement, "host.example/witan", logKey)
-	line, err := cosignature.Cosign("witness.example/w", cosignerKey, cosignature.Text(s.log.Checkpoint), fixtureEnd/1000)
+	line, err := cosignature.Cosign("witness.example/w", cosignerKey, cosignature.Text(s.log.Checkpoint), inspecttest.End/1000)
 	if err != nil {
 		panic(err)
 	}
@@ -259,7 +260,7 @@ func TestBundleTampered(t *testing.T) {
 		if b.Hash < a.Hash {
 			a, b = b, a
 		}
-		v, err := adp.EncodeValue(map[string]any{"class": "proof", "kind": kind, "origin": bundleOrigin, "room_id": fixtureRoom, "genesis": newSample().sum.Genesis, "agent": a.Actor,
+		v, err := adp.EncodeValue(map[string]any{"class": "proof", "kind": kind, "origin": bundleOrigin, "room_id": inspecttest.RoomID, "genesis": newSample().sum.Genesis, "agent": a.Actor,
 			"sides": []json.RawMessage{a.JSON(), b.JSON()}})
 		if err != nil {
 			panic(err)
@@ -281,7 +282,7 @@ func TestBundleTampered(t *testing.T) {
 			c := tilelog.Checkpoint{Origin: "host.example/witan", Size: 9, Root: [32]byte{byte(i)}}
 			var note []byte
 			if kind == witness.KindCosignatures {
-				line, err := cosignature.Cosign("witness.example/w", k, c.Text(), fixtureEnd)
+				line, err := cosignature.Cosign("witness.example/w", k, c.Text(), inspecttest.End)
 				if err != nil {
 					panic(err)
 				}
@@ -302,7 +303,7 @@ func TestBundleTampered(t *testing.T) {
 		}
 		return v.Raw()
 	}
-	_, shorter := (&chainBuilder{records: recordsOf(fixtures()["good"])[:8]}).seal(nil, nil)
+	_, shorter := (&inspecttest.Builder{Records: recordsOf(inspecttest.Archives()["good"])[:8]}).Seal(nil, nil)
 
 	for name, c := range map[string]struct {
 		edit   func(s *sampleBundle)
@@ -315,16 +316,16 @@ func TestBundleTampered(t *testing.T) {
 		"pinned, another key": {nil, pinned(strangerKey, logKey), []string{"FAILED key of the host: the policy names"}, "attested"},
 		"pinned, another log": {nil, pinned(hostKey, strangerKey), []string{"FAILED statement in the log"}, "attested"},
 
-		"a record that was changed": {func(s *sampleBundle) { s.archive = fixtures()["tampered"] }, "", []string{"FAILED archive: seq 7"}, ""},
-		"records out of order":      {func(s *sampleBundle) { s.archive = fixtures()["reordered"] }, "", []string{"FAILED archive: seq 6"}, ""},
+		"a record that was changed": {func(s *sampleBundle) { s.archive = inspecttest.Archives()["tampered"] }, "", []string{"FAILED archive: seq 7"}, ""},
+		"records out of order":      {func(s *sampleBundle) { s.archive = inspecttest.Archives()["reordered"] }, "", []string{"FAILED archive: seq 6"}, ""},
 		"the last records cut":      {func(s *sampleBundle) { s.archive = shorter }, "", []string{"FAILED statement against archive: event_count, last_seq, last_hash, archive_root", "FAILED attestation: it saw another archive", "FAILED policy: unattested", "FAILED key of the host"}, "unattested"},
-		"cut, its manifest not":     {func(s *sampleBundle) { s.archive = fixtures()["cut"] }, "", []string{"FAILED archive's own manifest", "FAILED statement against", "FAILED attestation", "FAILED policy", "FAILED key of the host"}, "unattested"},
-		"no manifest in it":         {func(s *sampleBundle) { s.archive = fixtures()["records"] }, "", []string{"FAILED archive's own manifest: no manifest"}, "attested"},
+		"cut, its manifest not":     {func(s *sampleBundle) { s.archive = inspecttest.Archives()["cut"] }, "", []string{"FAILED archive's own manifest", "FAILED statement against", "FAILED attestation", "FAILED policy", "FAILED key of the host"}, "unattested"},
+		"no manifest in it":         {func(s *sampleBundle) { s.archive = inspecttest.Archives()["records"] }, "", []string{"FAILED archive's own manifest: no manifest"}, "attested"},
 		"another first line": {func(s *sampleBundle) {
 			s.archive = bytes.Replace(s.archive, []byte(`"host":"host`), []byte(`"host":"most`), 1)
 		}, "", []string{"note bytes of archive.jsonl"}, "attested"},
-		"violations":   {func(s *sampleBundle) { s.archive = fixtures()["violations"] }, "", []string{"FAILED archive: 25 violations", "FAILED attestation", "FAILED key", "FAILED statement against", "FAILED policy"}, "unattested"},
-		"withheld":     {func(s *sampleBundle) { s.archive = fixtures()["withheld"] }, "", []string{"FAILED archive: 1 withheld", "ok statement against", "ok policy"}, "attested"},
+		"violations":   {func(s *sampleBundle) { s.archive = inspecttest.Archives()["violations"] }, "", []string{"FAILED archive: 25 violations", "FAILED attestation", "FAILED key", "FAILED statement against", "FAILED policy"}, "unattested"},
+		"withheld":     {func(s *sampleBundle) { s.archive = inspecttest.Archives()["withheld"] }, "", []string{"FAILED archive: 1 withheld", "ok statement against", "ok policy"}, "attested"},
 		"another room": {func(s *sampleBundle) { s.manifest.RoomID = "other" }, "", []string{"FAILED room and genesis"}, ""},
 		"another host": {func(s *sampleBundle) { s.manifest.Origin = "https://evil.example" }, "", []string{"FAILED statement of the host: it is about room", "FAILED key document", "FAILED attestation: it is about room", "FAILED policy"}, "unattested"},
 
@@ -404,7 +405,7 @@ func TestBundleTampered(t *testing.T) {
 			s.evidence = [][]byte{bytes.Replace(twoStories(s, hostKey), []byte(`"last_seq":13`), []byte(`"last_seq":14`), 1)}
 		}, "", []string{"FAILED evidence"}, "attested"},
 		"a proof of another room": {func(s *sampleBundle) {
-			s.evidence = [][]byte{bytes.ReplaceAll(twoStories(s, hostKey), []byte(fixtureRoom), []byte("other"))}
+			s.evidence = [][]byte{bytes.ReplaceAll(twoStories(s, hostKey), []byte(inspecttest.RoomID), []byte("other"))}
 		}, "", []string{"FAILED evidence"}, "attested"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -14,6 +14,7 @@ import (
 	"github.com/witan-adp/witan/adp/room"
 	"github.com/witan-adp/witan/config"
 	"github.com/witan-adp/witan/internal/cosignature"
+	"github.com/witan-adp/witan/internal/inspect"
 	"github.com/witan-adp/witan/internal/keys"
 	"github.com/witan-adp/witan/internal/policy"
 	"github.com/witan-adp/witan/internal/proofbundle"
@@ -43,9 +44,9 @@ func (r *rules) origin(origin string) (o config.PolicyOrigin, ok bool) {
 type dossier struct {
 	*checklist
 	manifest proofbundle.Manifest
-	parts    map[string][]byte // all but the archive
-	archive  *inspection       // nil when it was not reached
-	rules    *rules            // nil: nobody is trusted, and no policy is judged
+	parts    map[string][]byte   // all but the archive
+	archive  *inspect.Inspection // nil when it was not reached
+	rules    *rules              // nil: nobody is trusted, and no policy is judged
 
 	document  *keys.Document // of the file; nil when it has none that can be read
 	statement *adp.Envelope  // signed by whom it says; nil otherwise
@@ -94,25 +95,25 @@ func (d *dossier) judgeArchive(f verifyFlags) bool {
 		d.add(resultFailed, "archive", by, "it was not reached")
 		return false
 	}
-	if in.broken != nil {
-		d.add(resultFailed, "archive", by, "seq %d: %v", in.broken.Seq, in.broken.Err)
+	if in.Broken != nil {
+		d.add(resultFailed, "archive", by, "seq %d: %v", in.Broken.Seq, in.Broken.Err)
 		return false
 	}
-	n := in.verifier.Counts
-	said := fmt.Sprintf("%s by %s: hashes, signatures, links, and %d allowed, %s, %d unverifiable, %d withheld", count(in.verifier.State.Last.Seq, "record"),
-		count(int64(len(in.authors)), "author"), n[room.Allowed], count(n[room.Violation], "violation"), n[room.Unverifiable], n[room.Withheld])
+	n := in.Verifier.Counts
+	said := fmt.Sprintf("%s by %s: hashes, signatures, links, and %d allowed, %s, %d unverifiable, %d withheld", count(in.Verifier.State.Last.Seq, "record"),
+		count(int64(in.Authors()), "author"), n[room.Allowed], count(n[room.Violation], "violation"), n[room.Unverifiable], n[room.Withheld])
 	bad := n[room.Violation] > 0 || n[room.Unverifiable] > 0 && !f.allowUnverifiable || n[room.Withheld] > 0 && !f.allowWithheld
 	d.add(map[bool]string{true: resultFailed, false: resultOK}[bad], "archive", by, "%s", said)
-	d.Records, d.Topic = in.verifier.State.Last.Seq, in.verifier.State.Contract.Topic
+	d.Records, d.Topic = in.Verifier.State.Last.Seq, in.Verifier.State.Contract.Topic
 	var err error
-	if len(in.problems) > 0 {
-		err = errors.New(strings.Join(in.problems, "; "))
-	} else if in.claim == nil {
+	if len(in.Problems) > 0 {
+		err = errors.New(strings.Join(in.Problems, "; "))
+	} else if in.Claim == nil {
 		err = errors.New("it has no manifest in its first line")
 	}
 	d.want(err, "archive's own manifest", "the records", "count, last hash, root, digest and CID agree")
 	err = nil
-	if s := in.verifier.Digest.Summary(); s.RoomID != d.RoomID || s.Genesis != d.Genesis {
+	if s := in.Verifier.Digest.Summary(); s.RoomID != d.RoomID || s.Genesis != d.Genesis {
 		err = fmt.Errorf("the archive is of room %s, genesis %s", s.RoomID, s.Genesis)
 	}
 	return d.want(err, "room and genesis", "the first record", "as the file says")
@@ -232,7 +233,7 @@ func (d *dossier) judgeStatement() {
 	if d.said == nil {
 		return
 	}
-	s, a := d.said, d.archive.verifier.Digest.Summary()
+	s, a := d.said, d.archive.Verifier.Digest.Summary()
 	var wrong []string
 	for _, m := range []struct {
 		name string
@@ -249,7 +250,7 @@ func (d *dossier) judgeStatement() {
 	if wrong != nil {
 		err = fmt.Errorf("they differ in %s", strings.Join(wrong, ", "))
 	}
-	if d.want(err, "statement against archive", "the records", "count, last hash, root, digest and CID agree") && s.BundleCID != d.archive.bundleCID {
+	if d.want(err, "statement against archive", "the records", "count, last hash, root, digest and CID agree") && s.BundleCID != d.archive.BundleCID {
 		d.add(resultNote, "bytes of archive.jsonl", "bundle_cid", "not those that the host signed: the records are, the first line is of whoever made the file")
 	}
 }

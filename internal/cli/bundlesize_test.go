@@ -17,6 +17,7 @@ import (
 
 	"github.com/witan-adp/witan/adp"
 	"github.com/witan-adp/witan/adp/room"
+	"github.com/witan-adp/witan/internal/inspect/inspecttest"
 	"github.com/witan-adp/witan/internal/proofbundle"
 )
 
@@ -105,21 +106,21 @@ func writeLong(t *testing.T, file string, n int) {
 	}
 	defer records.Close()
 	w := bufio.NewWriterSize(records, 1<<20)
-	v := room.NewVerifier(fixtureRoom, nil)
-	author := []ed25519.PrivateKey{seeded(1), seeded(2)}
+	v := room.NewVerifier(inspecttest.RoomID, nil)
+	author := []ed25519.PrivateKey{inspecttest.Key(1), inspecttest.Key(2)}
 	pre, head, seq := "", adp.Record{}, int64(0)
 	body := strings.Repeat("many words of no great weight, ", 8)
 	add := func(key ed25519.PrivateKey, typ string, payload any) {
 		seq++
-		d := adp.Draft{Protocol: adp.Protocol, Type: typ, CreatedAt: fixtureStart + seq, Nonce: seq, Payload: payload}
+		d := adp.Draft{Protocol: adp.Protocol, Type: typ, CreatedAt: inspecttest.Start + seq, Nonce: seq, Payload: payload}
 		if seq > 1 {
-			d.RoomID, d.BaseSeq, d.BaseHash = fixtureRoom, head.Seq, head.Hash
+			d.RoomID, d.BaseSeq, d.BaseHash = inspecttest.RoomID, head.Seq, head.Hash
 		}
 		e, err := adp.Sign(key, d)
 		if err != nil {
 			t.Fatal(err)
 		}
-		r := adp.NewRecord(e, fixtureRoom, seq, pre, fixtureStart+seq)
+		r := adp.NewRecord(e, inspecttest.RoomID, seq, pre, inspecttest.Start+seq)
 		if err := v.Add(r); err != nil {
 			t.Fatal(err)
 		}
@@ -130,13 +131,13 @@ func writeLong(t *testing.T, file string, n int) {
 			t.Fatal(err)
 		}
 	}
-	add(author[0], room.Create, map[string]any{"topic": "Long", "visibility": "public", "start_time": fixtureStart, "end_time": fixtureEnd})
+	add(author[0], room.Create, map[string]any{"topic": "Long", "visibility": "public", "start_time": inspecttest.Start, "end_time": inspecttest.End})
 	add(author[1], room.Join, map[string]any{"role": "speaker"})
 	for i := range n - 3 {
 		add(author[i%2], room.Message, map[string]any{"content_type": "text/plain", "content": body + strconv.Itoa(i)})
 	}
 	add(author[0], room.Close, map[string]any{})
-	m := adp.Manifest{Host: "host.example", URL: fixtureURL, GeneratedAt: fixtureEnd, Summary: v.Digest.Summary(), Room: v.State.Resource(fixtureURL, fixtureEnd)}
+	m := adp.Manifest{Host: "host.example", URL: inspecttest.URL, GeneratedAt: inspecttest.End, Summary: v.Digest.Summary(), Room: v.State.Resource(inspecttest.URL, inspecttest.End)}
 	line1, err := m.Line1()
 	if err != nil {
 		t.Fatal(err)
@@ -159,7 +160,7 @@ func writeLong(t *testing.T, file string, n int) {
 	if _, err := spool.Seek(0, io.SeekStart); err != nil {
 		t.Fatal(err)
 	}
-	b := proofbundle.Manifest{Origin: bundleOrigin, RoomID: fixtureRoom, Genesis: v.Digest.Genesis, Source: fixtureURL, ExportedAt: fixtureEnd,
+	b := proofbundle.Manifest{Origin: bundleOrigin, RoomID: inspecttest.RoomID, Genesis: v.Digest.Genesis, Source: inspecttest.URL, ExportedAt: inspecttest.End,
 		Parts: []proofbundle.Part{{Name: proofbundle.Archive, Size: size + int64(len(line1)) + 1, SHA256: [32]byte(h.Sum(nil))}}}
 	for _, name := range proofbundle.Names() {
 		if name != proofbundle.Archive {

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/witan-adp/witan/config"
+	"github.com/witan-adp/witan/internal/inspect"
 	"github.com/witan-adp/witan/internal/proofbundle"
 )
 
@@ -84,7 +85,7 @@ func (c *client) verifyBundle(ctx context.Context, name string, f verifyFlags) e
 		r, source = file, name
 	}
 	d := &dossier{checklist: &checklist{Source: source}, parts: map[string][]byte{}, rules: rules}
-	err = d.read(ctx, r, newProgress(c.err, "verifying", size))
+	err = d.read(ctx, r, newProgress(c.err, "verifying"), size)
 	if err != nil && !errors.Is(err, proofbundle.ErrFormat) {
 		return err
 	}
@@ -98,10 +99,11 @@ func (c *client) verifyBundle(ctx context.Context, name string, f verifyFlags) e
 }
 
 // read takes the file to its end. An archive that is broken is a finding, and is read on to the end of the file.
-func (d *dossier) read(ctx context.Context, r io.Reader, bar *progress) error {
+func (d *dossier) read(ctx context.Context, r io.Reader, bar *progress, size int64) error {
 	const what = "container"
-	meter := &meter{r: r}
-	b, err := proofbundle.NewReader(bufio.NewReaderSize(meter, 1<<16))
+	defer bar.end()
+	work := &inspect.Counter{R: r, Total: size}
+	b, err := proofbundle.NewReader(bufio.NewReaderSize(work, 1<<16))
 	for err == nil {
 		d.manifest = b.Manifest
 		var p proofbundle.Part
@@ -110,10 +112,9 @@ func (d *dossier) read(ctx context.Context, r io.Reader, bar *progress) error {
 			break
 		}
 		if p.Name == proofbundle.Archive {
-			in := newInspection(d.Source)
-			in.bar = bar
-			if err = in.stream(ctx, newExact(body), meter.read); err == nil {
-				in.finish()
+			in := inspect.New(d.Source)
+			in.Progress, in.Work = bar.at, work
+			if err = in.Stream(ctx, body); err == nil {
 				d.archive = in
 			}
 			continue

@@ -102,7 +102,7 @@ func (d *dossier) judgeAttestation(e *adp.Envelope, a *witness.Attestation) {
 			by = group + ", " + by
 		}
 	}
-	s := d.archive.verifier.Digest.Summary()
+	s := d.archive.Verifier.Digest.Summary()
 	agrees := a.LastSeq == s.Count && a.LastHash == s.LastHash && a.ArchiveRoot == adp.Encode(s.Root[:]) && (s.Withheld > 0 || a.EventsCID == s.EventsCID())
 	switch {
 	case slices.Contains(d.own(), e.Actor):

@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/witan-adp/witan/internal/inspect/inspecttest"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
@@ -40,7 +42,7 @@ func TestScripts(t *testing.T) {
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
 			// fixture NAME FILE writes an archive that was made for the test
 			"fixture": func(ts *testscript.TestScript, _ bool, args []string) {
-				text, ok := fixtures()[args[0]]
+				text, ok := inspecttest.Archives()[args[0]]
 				if !ok {
 					ts.Fatalf("no fixture %q", args[0])
 				}

@@ -17,6 +17,7 @@ import (
 	"github.com/witan-adp/witan/adp"
 	"github.com/witan-adp/witan/adp/room"
 	"github.com/witan-adp/witan/internal/fetch"
+	"github.com/witan-adp/witan/internal/inspect"
 	"github.com/witan-adp/witan/internal/proofbundle"
 	"github.com/witan-adp/witan/witness"
 )
@@ -62,12 +63,12 @@ func (c *client) export(ctx context.Context, at place, out string) error {
 	if err != nil {
 		return err
 	}
-	r, err := parseResource(v, at.id)
+	r, err := inspect.ParseResource(v, at.id)
 	if err != nil {
 		return err
 	}
-	if r.status != string(room.Ended) || r.visibility != room.Public {
-		return fmt.Errorf("the room is %s and %s; only a public room that has ended can be exported", short(r.visibility, 40), short(r.status, 40))
+	if r.Status != string(room.Ended) || r.Visibility != room.Public {
+		return fmt.Errorf("the room is %s and %s; only a public room that has ended can be exported", short(r.Visibility, 40), short(r.Status, 40))
 	}
 	x := &exporter{c: c, at: at, dossier: &dossier{checklist: &checklist{Source: at.url()}, parts: map[string][]byte{}}}
 	x.manifest = proofbundle.Manifest{RoomID: at.id, Source: at.url(), ExportedAt: time.Now().UnixMilli()}
@@ -134,18 +135,15 @@ func (x *exporter) takeArchive(ctx context.Context) error {
 	if _, err := x.spool.Seek(0, io.SeekStart); err != nil {
 		return err
 	}
-	m := &meter{r: x.spool}
-	in := newInspection(x.at.url())
-	in.bar = newProgress(x.c.err, "verifying", x.size)
-	if err := in.stream(ctx, newExact(m), m.read); err != nil {
+	in := inspect.New(x.at.url())
+	if err := x.c.stream(ctx, in, "verifying", x.spool, x.size); err != nil {
 		return err
 	}
-	in.finish()
-	if in.broken != nil {
-		return fmt.Errorf("the archive is broken, and nothing can vouch for it: seq %d: %w", in.broken.Seq, in.broken.Err)
+	if in.Broken != nil {
+		return fmt.Errorf("the archive is broken, and nothing can vouch for it: seq %d: %w", in.Broken.Seq, in.Broken.Err)
 	}
 	x.archive = in
-	x.manifest.Genesis = in.verifier.Digest.Summary().Genesis
+	x.manifest.Genesis = in.Verifier.Digest.Summary().Genesis
 	return nil
 }
 
@@ -181,9 +179,9 @@ func (x *exporter) takeStatement(ctx context.Context) ([]byte, error) {
 		if err != nil || st.Genesis != x.manifest.Genesis {
 			continue
 		}
-		a := x.archive.verifier.Digest.Summary()
+		a := x.archive.Verifier.Digest.Summary()
 		fit := 0
-		for i, ok := range []bool{st.BundleCID == x.archive.bundleCID, st.ArchiveRoot == adp.Encode(a.Root[:]), x.document != nil && adp.NewAgentID(x.document.Agent) == s.Actor} {
+		for i, ok := range []bool{st.BundleCID == x.archive.BundleCID, st.ArchiveRoot == adp.Encode(a.Root[:]), x.document != nil && adp.NewAgentID(x.document.Agent) == s.Actor} {
 			if ok {
 				fit += 1 << i
 			}

@@ -17,6 +17,7 @@ import (
 	"github.com/witan-adp/witan/adp"
 	"github.com/witan-adp/witan/adp/room"
 	"github.com/witan-adp/witan/adp/types"
+	"github.com/witan-adp/witan/internal/inspect/inspecttest"
 )
 
 // fakeHost is a small ADP host in memory that fails in the ways that a script asks for.
@@ -41,10 +42,8 @@ type fakeRoom struct {
 	manifest []byte
 }
 
-func seeded(b byte) ed25519.PrivateKey { return ed25519.NewKeyFromSeed(bytes.Repeat([]byte{b}, 32)) }
-
 func newFakeHost() *fakeHost {
-	h := &fakeHost{rooms: map[string]*fakeRoom{}, nonces: map[adp.AgentID]int64{}, faults: map[string]int{}, moved: make(chan struct{}), rival: seeded(77)}
+	h := &fakeHost{rooms: map[string]*fakeRoom{}, nonces: map[adp.AgentID]int64{}, faults: map[string]int{}, moved: make(chan struct{}), rival: inspecttest.Key(77)}
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /v1/rooms", h.create)
 	mux.HandleFunc("POST /v1/rooms/{id}", h.write)
@@ -231,24 +230,7 @@ func (h *fakeHost) bundle(f *fakeRoom) {
 	url := h.url() + "/v1/rooms/" + f.state.RoomID
 	now := time.Now().UnixMilli()
 	m := adp.Manifest{Host: strings.TrimPrefix(h.url(), "http://"), URL: url, GeneratedAt: now, Summary: d.Summary(), Room: f.state.Resource(url, now)}
-	f.manifest, f.bundle = sealManifest(m, f.records)
-}
-
-func sealManifest(m adp.Manifest, records []*adp.Record) (manifest, bundle []byte) {
-	line1, err := m.Line1()
-	if err != nil {
-		panic(err)
-	}
-	b := adp.NewBundle(line1)
-	bundle = append(line1[:len(line1):len(line1)], '\n')
-	for _, r := range records {
-		b.Add(r.JSON())
-		bundle = append(append(bundle, r.JSON()...), '\n')
-	}
-	if manifest, err = m.JSON(b); err != nil {
-		panic(err)
-	}
-	return manifest, bundle
+	f.manifest, f.bundle = inspecttest.SealManifest(m, f.records)
 }
 
 func readEnvelope(r *http.Request) (*adp.Envelope, error) {
@@ -557,7 +539,7 @@ func (h *fakeHost) index(w http.ResponseWriter, r *http.Request) {
 
 func (h *fakeHost) attestations(w http.ResponseWriter, _ *http.Request) {
 	make := func(protocol string) json.RawMessage {
-		e, err := adp.Sign(seeded(5), adp.Draft{Protocol: protocol, Type: "archive.attest", CreatedAt: 1779753600000, Nonce: 1, Payload: map[string]any{
+		e, err := adp.Sign(inspecttest.Key(5), adp.Draft{Protocol: protocol, Type: "archive.attest", CreatedAt: 1779753600000, Nonce: 1, Payload: map[string]any{
 			"statement": nil, "origin": "https://far.example", "room_id": "x", "last_seq": 7, "archive_root": adp.Encode(make([]byte, 32)), "verified_at": 1779753600000}})
 		if err != nil {
 			panic(err)

@@ -9,9 +9,8 @@ import (
 
 	"github.com/witan-adp/witan/adp"
 	"github.com/witan-adp/witan/internal/fetch"
+	"github.com/witan-adp/witan/internal/inspect"
 )
-
-const pageRecords = 1000
 
 // events reads one page of records behind a seq, unchecked. wait is for how long the host may hold the answer back until there
 // is one; a host that does not know it answers at once.
@@ -99,7 +98,7 @@ func (c *client) showOne(r *adp.Record) error {
 // page reads what stands behind a place, at most limit records, and hands out each once it is checked. It answers how many.
 func (c *client) page(ctx context.Context, p place, l *link, limit int64, show func(*adp.Record) error) (n int64, err error) {
 	for n < limit {
-		recs, err := c.events(ctx, p, l.seq, int(min(limit-n, pageRecords)), 0)
+		recs, err := c.events(ctx, p, l.seq, int(min(limit-n, inspect.PageRecords)), 0)
 		if err != nil {
 			return n, err
 		}

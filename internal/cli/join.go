@@ -40,7 +40,7 @@ its ID; once it is approved, call the command again with --request ID.`,
 			if err != nil && !missing(err) && codeOf(err) != adp.MembershipRequired && codeOf(err) != adp.PermissionDenied {
 				return err
 			}
-			if err == nil && r.visibility == room.Public {
+			if err == nil && r.Visibility == room.Public {
 				payload := map[string]any{"role": role}
 				if perspective != "" {
 					payload["perspective"] = perspective

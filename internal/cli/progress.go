@@ -14,7 +14,6 @@ import (
 type progress struct {
 	w     io.Writer
 	what  string
-	total int64 // units of work in all; 0 when not known
 	start time.Time
 
 	mu    sync.Mutex
@@ -29,7 +28,7 @@ const (
 )
 
 // newProgress answers nil, which shows nothing, unless w is a terminal.
-func newProgress(w io.Writer, what string, total int64) *progress {
+func newProgress(w io.Writer, what string) *progress {
 	f, ok := w.(*os.File)
 	if !ok {
 		return nil
@@ -37,11 +36,11 @@ func newProgress(w io.Writer, what string, total int64) *progress {
 	if info, err := f.Stat(); err != nil || info.Mode()&os.ModeCharDevice == 0 {
 		return nil
 	}
-	return &progress{w: w, what: what, total: total, start: time.Now()}
+	return &progress{w: w, what: what, start: time.Now()}
 }
 
-// at says how many units of work and how many records are done.
-func (p *progress) at(done, records int64) {
+// at says how many units of work are done of how many in all (0: not known), and how many records.
+func (p *progress) at(done, total, records int64) {
 	if p == nil {
 		return
 	}
@@ -52,7 +51,7 @@ func (p *progress) at(done, records int64) {
 		return
 	}
 	p.shown = now
-	line := progressLine(p.what, done, p.total, records, now.Sub(p.start))
+	line := progressLine(p.what, done, total, records, now.Sub(p.start))
 	fmt.Fprint(p.w, "\r"+line+strings.Repeat(" ", max(0, p.width-len([]rune(line)))))
 	p.width = len([]rune(line))
 }

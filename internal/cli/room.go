@@ -12,6 +12,7 @@ import (
 
 	"github.com/witan-adp/witan/adp"
 	"github.com/witan-adp/witan/adp/room"
+	"github.com/witan-adp/witan/internal/inspect"
 )
 
 func roomCommand() *cobra.Command {
@@ -205,9 +206,9 @@ func showCommand(c *client) *cobra.Command {
 				return err
 			}
 			if c.json {
-				return rawJSON(c.out, r.value)
+				return rawJSON(c.out, r.Value)
 			}
-			v := r.value
+			v := r.Value
 			var tags, types []string
 			for t := range v.Get("tags").Elements() {
 				tags = append(tags, short(t.Text(), 40))
@@ -216,17 +217,17 @@ func showCommand(c *client) *cobra.Command {
 				types = append(types, short(t.Get("type").Text(), 80))
 			}
 			start, _ := v.Get("start_time").Int()
-			return fields(c.out, "topic", short(v.Get("topic").Text(), 500), "status", short(r.status, 40), "id", p.id, "url", plain(v.Get("url").Text()),
-				"agenda", short(v.Get("agenda").Text(), 2000), "guidance", short(v.Get("guidance").Text(), 2000), "visibility", short(r.visibility, 40),
-				"time", clock(start)+" – "+clock(r.endTime), "creator", plain(v.Get("creator").Text()), "tags", strings.Join(tags, ", "),
+			return fields(c.out, "topic", short(v.Get("topic").Text(), 500), "status", short(r.Status, 40), "id", p.id, "url", plain(v.Get("url").Text()),
+				"agenda", short(v.Get("agenda").Text(), 2000), "guidance", short(v.Get("guidance").Text(), 2000), "visibility", short(r.Visibility, 40),
+				"time", clock(start)+" – "+clock(r.EndTime), "creator", plain(v.Get("creator").Text()), "tags", strings.Join(tags, ", "),
 				"language", short(v.Get("language").Text(), 40), "policy", short(string(v.Get("policy").Raw()), 500), "types", strings.Join(types, ", "),
-				"head", fmt.Sprintf("%d %s", r.head.Seq, r.head.Hash), "newest", fmt.Sprintf("%d %s (%s)", r.last.Seq, r.last.Hash, newest))
+				"head", fmt.Sprintf("%d %s", r.Head.Seq, r.Head.Hash), "newest", fmt.Sprintf("%d %s (%s)", r.Last.Seq, r.Last.Hash, newest))
 		})}
 }
 
 // newest checks the record that a Room resource names as its newest, where we may read it, and answers how that went.
-func (c *client) newest(ctx context.Context, p place, r *resource) (string, error) {
-	recs, err := c.events(ctx, p, r.last.Seq-1, 1, 0)
+func (c *client) newest(ctx context.Context, p place, r *inspect.Resource) (string, error) {
+	recs, err := c.events(ctx, p, r.Last.Seq-1, 1, 0)
 	if code := codeOf(err); code == adp.MembershipRequired || code == adp.PermissionDenied || code == adp.InvalidToken {
 		return "for members only, not checked", nil
 	}
@@ -234,14 +235,14 @@ func (c *client) newest(ctx context.Context, p place, r *resource) (string, erro
 		return "", err
 	}
 	if len(recs) == 0 {
-		return "", fmt.Errorf("the host says that the room has %s, but does not show the newest", count(r.last.Seq, "record"))
+		return "", fmt.Errorf("the host says that the room has %s, but does not show the newest", count(r.Last.Seq, "record"))
 	}
-	l := link{roomID: p.id, seq: r.last.Seq - 1}
+	l := link{roomID: p.id, seq: r.Last.Seq - 1}
 	rec, err := l.take(recs[0])
 	if err != nil {
 		return "", err
 	}
-	if rec.Hash != r.last.Hash {
+	if rec.Hash != r.Last.Hash {
 		return "", fmt.Errorf("record %d is not the one that the host's room resource names", rec.Seq)
 	}
 	return "verified", nil

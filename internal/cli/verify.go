@@ -11,10 +11,8 @@ import (
 
 	"github.com/witan-adp/witan/adp"
 	"github.com/witan-adp/witan/adp/room"
+	"github.com/witan-adp/witan/internal/inspect"
 )
-
-// maxShown bounds the findings that a report lists.
-const maxShown = 20
 
 type verifyFlags struct {
 	quiet, allowUnverifiable, allowWithheld bool
@@ -64,12 +62,12 @@ The exit status is 0 only when all is verified.`,
 				return err
 			}
 			if f.cid != "" {
-				in.checkCID(f.cid)
+				in.CheckCID(f.cid)
 			}
 			if err := c.report(in, f); err != nil {
 				return err
 			}
-			if v := in.verdict(); v != "verified" && (v != "unverifiable" || !f.allowUnverifiable) && (v != "withheld" || !f.allowWithheld) {
+			if v := in.Verdict(); v != "verified" && (v != "unverifiable" || !f.allowUnverifiable) && (v != "withheld" || !f.allowWithheld) {
 				return errReported
 			}
 			return nil
@@ -87,7 +85,7 @@ The exit status is 0 only when all is verified.`,
 }
 
 // inspect verifies a file or what stands at a URL.
-func (c *client) inspect(ctx context.Context, name string, f verifyFlags) (*inspection, error) {
+func (c *client) inspect(ctx context.Context, name string, f verifyFlags) (*inspect.Inspection, error) {
 	if f.cid != "" {
 		if _, _, err := adp.ParseCID(f.cid); err != nil {
 			return nil, usagef("--cid: %v", err)
@@ -103,19 +101,19 @@ func (c *client) inspect(ctx context.Context, name string, f verifyFlags) (*insp
 		}
 		return c.inspectRoom(ctx, p)
 	}
-	in := newInspection(name)
+	in := inspect.New(name)
 	if f.manifest != "" {
 		text, err := c.read(f.manifest)
 		if err != nil {
 			return nil, err
 		}
-		if in.claim, err = adp.ParseClaim(text); err != nil {
+		if in.Claim, err = adp.ParseClaim(text); err != nil {
 			return nil, fmt.Errorf("%s: %w", f.manifest, err)
 		}
 	}
 	r, size := c.in, int64(0)
 	if name == "-" {
-		in.source = "standard input"
+		in.Source = "standard input"
 	} else {
 		file, err := os.Open(name)
 		if err != nil {
@@ -127,103 +125,11 @@ func (c *client) inspect(ctx context.Context, name string, f verifyFlags) (*insp
 		}
 		r = file
 	}
-	meter := &meter{r: r}
-	in.bar = newProgress(c.err, "verifying", size)
-	if err := in.stream(ctx, newExact(meter), meter.read); err != nil {
-		return nil, err
-	}
-	in.finish()
-	return in, nil
+	return in, c.stream(ctx, in, "verifying", r, size)
 }
 
-// checkCID compares with a CID that the caller trusts.
-func (in *inspection) checkCID(want string) {
-	codec, _, err := adp.ParseCID(want)
-	switch {
-	case err != nil || in.broken != nil:
-	case in.withheld() > 0:
-		in.problem("%s withheld, so that nothing here can be compared with %s", count(in.withheld(), "record"), want)
-	case codec == adp.CodecJSON && in.verifier.Digest.Summary().EventsCID() != want:
-		in.problem("the records are not those of %s", want)
-	case codec == adp.CodecRaw && in.bundleCID == "":
-		in.problem("there is no archive.jsonl here to compare with %s", want)
-	case codec == adp.CodecRaw && in.bundleCID != want:
-		in.problem("the bytes of the archive are not those of %s", want)
-	}
-}
-
-// report is what verify says, in JSON.
-type report struct {
-	Source       string                 `json:"source"`
-	Verdict      string                 `json:"verdict"`
-	Broken       *brokenAt              `json:"broken,omitempty"`
-	Problems     []string               `json:"problems,omitempty"`
-	RoomID       string                 `json:"room_id,omitempty"`
-	Host         string                 `json:"host,omitempty"`
-	URL          string                 `json:"url,omitempty"`
-	Topic        string                 `json:"topic,omitempty"`
-	Manifest     string                 `json:"manifest"` // none, matches, differs, unchecked, partly
-	Records      int64                  `json:"records"`
-	Withheld     int64                  `json:"withheld"`
-	Unchecked    []string               `json:"unchecked,omitempty"` // what cannot be checked because of that
-	Authors      int                    `json:"authors"`
-	FirstAt      int64                  `json:"first_received_at,omitempty"`
-	LastAt       int64                  `json:"last_received_at,omitempty"`
-	Counts       map[room.Outcome]int64 `json:"counts"`
-	Rules        map[adp.Code]int       `json:"rules,omitempty"`
-	Genesis      string                 `json:"genesis,omitempty"`
-	LastHash     string                 `json:"last_hash,omitempty"`
-	ArchiveRoot  string                 `json:"archive_root,omitempty"`
-	EventsDigest string                 `json:"events_sha3_256,omitempty"`
-	EventsCID    string                 `json:"events_cid,omitempty"`
-	BundleCID    string                 `json:"bundle_cid,omitempty"`
-	BundleBytes  int64                  `json:"bundle_bytes,omitempty"`
-	Findings     []room.Finding         `json:"findings,omitempty"`
-}
-
-type brokenAt struct {
-	Seq    int64  `json:"seq"`
-	Reason string `json:"reason"`
-}
-
-func (in *inspection) report() report {
-	v := in.verifier
-	r := report{Source: in.source, Verdict: in.verdict(), Problems: in.problems, Records: v.State.Last.Seq, Authors: len(in.authors), FirstAt: in.firstAt, LastAt: in.lastAt,
-		Counts: map[room.Outcome]int64{}, Rules: v.Rules(), BundleCID: in.bundleCID, BundleBytes: in.bundleBytes, RoomID: v.State.RoomID, Findings: v.Findings(), Manifest: "none"}
-	for _, o := range []room.Outcome{room.Allowed, room.Violation, room.Unverifiable} {
-		r.Counts[o] = v.Counts[o]
-	}
-	if in.broken != nil {
-		r.Broken = &brokenAt{in.broken.Seq, in.broken.Err.Error()}
-	}
-	if c := in.claim; c != nil {
-		r.Host, r.URL = c.Host, c.URL
-		r.Manifest = "matches"
-	}
-	switch {
-	case in.differs:
-		r.Manifest = "differs"
-	case in.claim != nil && in.broken != nil:
-		r.Manifest = "unchecked"
-	case in.claim != nil && in.withheld() > 0:
-		r.Manifest = "partly"
-	}
-	if r.Records > 0 {
-		s := v.Digest.Summary()
-		r.Topic, r.Genesis, r.LastHash, r.EventsCID = v.State.Contract.Topic, s.Genesis, s.LastHash, s.EventsCID()
-		r.ArchiveRoot, r.EventsDigest = adp.Encode(s.Root[:]), adp.Encode(s.Events[:])
-		if r.Withheld, r.Unchecked = in.withheld(), in.unchecked(); r.Withheld > 0 { // these would be of something else
-			r.EventsDigest, r.EventsCID, r.BundleCID, r.BundleBytes = "", "", "", 0
-		}
-	}
-	if len(r.Findings) > maxShown {
-		r.Findings = r.Findings[:maxShown]
-	}
-	return r
-}
-
-func (c *client) report(in *inspection, f verifyFlags) error {
-	r := in.report()
+func (c *client) report(in *inspect.Inspection, f verifyFlags) error {
+	r := in.Report()
 	switch {
 	case c.json:
 		return asJSON(c.out, r)
@@ -231,11 +137,11 @@ func (c *client) report(in *inspection, f verifyFlags) error {
 		_, err := fmt.Fprintln(c.out, r.Verdict)
 		return err
 	}
-	return r.show(c.out)
+	return showReport(c.out, r)
 }
 
-// show writes the report for people: the verdict and its reasons first.
-func (r report) show(w io.Writer) error {
+// showReport writes it for people: the verdict and its reasons first.
+func showReport(w io.Writer, r inspect.Report) error {
 	fmt.Fprintln(w, r.Verdict)
 	if r.Broken != nil {
 		fmt.Fprintf(w, "  seq %d: %s\n", r.Broken.Seq, short(r.Broken.Reason, 500))

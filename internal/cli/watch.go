@@ -16,6 +16,7 @@ import (
 	"github.com/witan-adp/witan/adp"
 	"github.com/witan-adp/witan/adp/room"
 	"github.com/witan-adp/witan/internal/fetch"
+	"github.com/witan-adp/witan/internal/inspect"
 )
 
 const (
@@ -47,14 +48,14 @@ func watchCommand(c *client) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			w := &watcher{c: c, p: p, at: link{p.id, r.last.Seq, r.last.Hash}, left: adp.MaxInt, back: &backOff{}}
+			w := &watcher{c: c, p: p, at: link{p.id, r.Last.Seq, r.Last.Hash}, left: adp.MaxInt, back: &backOff{}}
 			if after >= 0 {
 				w.at = link{roomID: p.id, seq: after}
 			}
 			if number > 0 {
 				w.left = number
 			}
-			if r.over() {
+			if r.Over() {
 				if err := w.catchUp(ctx); err != nil || w.left == 0 {
 					return err
 				}
@@ -62,7 +63,7 @@ func watchCommand(c *client) *cobra.Command {
 				return nil
 			}
 			step := w.poll
-			if live || r.visibility != room.Public {
+			if live || r.Visibility != room.Public {
 				step = w.stream
 			}
 			err = w.run(ctx, step)
@@ -155,13 +156,13 @@ func (w *watcher) over(ctx context.Context) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	return r.over() && r.last.Seq <= w.at.seq, nil
+	return r.Over() && r.Last.Seq <= w.at.seq, nil
 }
 
 // poll is one long poll (public rooms).
 func (w *watcher) poll(ctx context.Context) error {
 	began := time.Now()
-	recs, err := w.c.events(ctx, w.p, w.at.seq, pageRecords, longPoll)
+	recs, err := w.c.events(ctx, w.p, w.at.seq, inspect.PageRecords, longPoll)
 	if err != nil {
 		return err
 	}
@@ -192,7 +193,7 @@ func ended(over bool) error {
 // catchUp reads what the history holds behind our place.
 func (w *watcher) catchUp(ctx context.Context) error {
 	for w.left > 0 {
-		recs, err := w.c.events(ctx, w.p, w.at.seq, pageRecords, 0)
+		recs, err := w.c.events(ctx, w.p, w.at.seq, inspect.PageRecords, 0)
 		if err != nil || len(recs) == 0 {
 			return err
 		}

@@ -13,47 +13,16 @@ import (
 	"github.com/witan-adp/witan/adp"
 	"github.com/witan-adp/witan/adp/room"
 	"github.com/witan-adp/witan/internal/fetch"
+	"github.com/witan-adp/witan/internal/inspect"
 )
 
-// resource is what the client needs of a Room resource (ADP §16).
-type resource struct {
-	value      adp.Value
-	status     string
-	visibility string
-	endTime    int64
-	last, head room.Position
-}
-
-func parseResource(v adp.Value, id string) (*resource, error) {
-	r := &resource{value: v, status: v.Get("status").Text(), visibility: v.Get("visibility").Text()}
-	r.endTime, _ = v.Get("end_time").Int()
-	ok := v.Get("id").Is(id)
-	for _, p := range []struct {
-		to *room.Position
-		v  adp.Value
-	}{{&r.last, v}, {&r.head, v.Get("head")}} {
-		seq, isInt := p.v.Get("seq").Int()
-		*p.to = room.Position{Seq: seq, Hash: p.v.Get("hash").Text()}
-		ok = ok && isInt && seq >= 1 && adp.IsHash(p.to.Hash)
-	}
-	if !ok {
-		return nil, fmt.Errorf("the host's room resource is not that of room %s, or lacks seq, hash or head", id)
-	}
-	return r, nil
-}
-
 // resource reads a room as it stands now.
-func (c *client) resource(ctx context.Context, p place) (*resource, error) {
+func (c *client) resource(ctx context.Context, p place) (*inspect.Resource, error) {
 	v, _, err := c.get(ctx, fetch.Request{URL: p.url()})
 	if err != nil {
 		return nil, err
 	}
-	return parseResource(v, p.id)
-}
-
-// over tells whether the room takes no more writes.
-func (r *resource) over() bool {
-	return r.status == string(room.Ended) || r.status == string(room.Cancelled)
+	return inspect.ParseResource(v, p.id)
 }
 
 // intent is an event before it is signed.
@@ -91,10 +60,10 @@ func (c *client) write(ctx context.Context, p place, in intent) (*adp.Record, er
 	return c.writeOn(ctx, key, p, in, head)
 }
 
-func (c *client) writeOn(ctx context.Context, key ed25519.PrivateKey, p place, in intent, base *resource) (*adp.Record, error) {
+func (c *client) writeOn(ctx context.Context, key ed25519.PrivateKey, p place, in intent, base *inspect.Resource) (*adp.Record, error) {
 	for moved := 0; ; {
 		var answer adp.Value
-		e, err := c.submit(ctx, p.url(), func() (*adp.Envelope, error) { return c.sign(key, in, p, base.head) }, &answer)
+		e, err := c.submit(ctx, p.url(), func() (*adp.Envelope, error) { return c.sign(key, in, p, base.Head) }, &answer)
 		switch {
 		case err == nil:
 			return ownRecord(answer, e, p.id)
@@ -108,7 +77,7 @@ func (c *client) writeOn(ctx context.Context, key ed25519.PrivateKey, p place, i
 		if base, err = c.resource(ctx, p); err != nil {
 			return nil, err
 		}
-		c.notef("%s came in between (room head %d → %d); signing again on the new head", count(base.last.Seq-old.last.Seq, "record"), old.head.Seq, base.head.Seq)
+		c.notef("%s came in between (room head %d → %d); signing again on the new head", count(base.Last.Seq-old.Last.Seq, "record"), old.Head.Seq, base.Head.Seq)
 	}
 }
 

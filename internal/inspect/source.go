@@ -1,4 +1,4 @@
-package cli
+package inspect
 
 import (
 	"bufio"
@@ -15,8 +15,8 @@ import (
 
 // Bounds of one line of an archive, in bytes. A host bounds a request body near 512 KiB, and so a record.
 const (
-	maxRecordText   = 4 << 20
-	maxManifestText = maxAnswer
+	MaxRecordText   = 4 << 20
+	MaxManifestText = 16 << 20
 )
 
 // badInput is text that cannot be an archive: a finding about the input, and no failure of ours.
@@ -68,7 +68,7 @@ func openSource(r io.Reader) (*source, error) {
 		return arraySource(br), nil
 	}
 	lines := &lineReader{r: br}
-	text, err := lines.next(maxManifestText)
+	text, err := lines.next(MaxManifestText)
 	if err != nil {
 		return nil, err
 	}
@@ -77,14 +77,14 @@ func openSource(r io.Reader) (*source, error) {
 		return nil, badf("line 1 is %w; an archive begins with its manifest or with its first record, each on one line", err)
 	}
 	if v.Get("type").Exists() {
-		return &source{line1: text, next: func() ([]byte, error) { return lines.next(maxRecordText) }}, nil
+		return &source{line1: text, next: func() ([]byte, error) { return lines.next(MaxRecordText) }}, nil
 	}
 	return &source{next: func() ([]byte, error) {
 		if t := text; t != nil {
 			text = nil
 			return t, nil
 		}
-		return lines.next(maxRecordText)
+		return lines.next(MaxRecordText)
 	}}, nil
 }
 
@@ -137,7 +137,7 @@ func (l *lineReader) next(limit int) ([]byte, error) {
 
 // arraySource reads the elements of one JSON array, each of bounded length.
 func arraySource(r io.Reader) *source {
-	bounded := &boundedReader{r: r, left: 2 * maxRecordText}
+	bounded := &boundedReader{r: r, left: 2 * MaxRecordText}
 	d := json.NewDecoder(bounded)
 	opened := false
 	next := func() ([]byte, error) {
@@ -152,10 +152,10 @@ func arraySource(r io.Reader) *source {
 			if err := d.Decode(&text); err != nil {
 				return nil, asBadInput(err)
 			}
-			if len(text) > maxRecordText {
+			if len(text) > MaxRecordText {
 				return nil, asBadInput(errTooLong)
 			}
-			bounded.left = 2 * maxRecordText // what the decoder has read ahead is below its buffer
+			bounded.left = 2 * MaxRecordText // what the decoder has read ahead is below its buffer
 			return text, nil
 		}
 		if _, err := d.Token(); err != nil { // the closing bracket
@@ -171,7 +171,7 @@ func arraySource(r io.Reader) *source {
 	return &source{next: next}
 }
 
-var errTooLong = fmt.Errorf("an element is longer than %d bytes", maxRecordText)
+var errTooLong = fmt.Errorf("an element is longer than %d bytes", MaxRecordText)
 
 func asBadInput(err error) error {
 	var syntax *json.SyntaxError
