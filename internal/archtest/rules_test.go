@@ -21,7 +21,8 @@ var (
 // that needs something declares an interface, and daemon hands it in.
 var arrows = map[string][]string{
 	".":            {"internal/cli"},
-	"internal/cli": slices.Concat([]string{"daemon", "config", "witness", "internal/cosignature", "internal/fetch", "internal/inspect", "internal/keys", "internal/policy", "internal/proofbundle", "internal/tilelog"}, protocol),
+	"internal/cli": slices.Concat([]string{"daemon", "config", "witness", "internal/cosignature", "internal/fetch", "internal/inspect", "internal/keys", "internal/plaintext", "internal/policy", "internal/proofbundle",
+		"internal/remote", "internal/tilelog"}, protocol),
 	"daemon":       slices.Concat([]string{"config", "internal/cosignature"}, roles, ground),
 	"config":       {"adp", "internal/cosignature", "internal/policy"}, // to judge the Agent IDs, the verifier keys and the policy in it
 
@@ -36,6 +37,8 @@ var arrows = map[string][]string{
 	"internal/proofbundle": {"adp"},
 	"witness/cosign":       {"internal/cosignature", "internal/fetch", "internal/tilelog", "internal/web", "internal/store", "adp"},
 	"internal/inspect":     protocol, // it runs in browsers, too
+	"internal/plaintext":   {},
+	"internal/remote":      slices.Concat([]string{"internal/fetch", "internal/inspect", "internal/plaintext"}, protocol),
 	"internal/replica":     slices.Concat([]string{"internal/web", "internal/store"}, protocol),
 	"internal/keys":        {"internal/store", "adp"},
 	"internal/web":         {"adp"},

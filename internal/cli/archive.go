@@ -12,6 +12,7 @@ import (
 
 	"github.com/witan-adp/witan/adp/room"
 	"github.com/witan-adp/witan/internal/inspect"
+	"github.com/witan-adp/witan/internal/remote"
 )
 
 func archiveCommand(c *client) *cobra.Command {
@@ -25,7 +26,7 @@ is not kept. One that is authentic but holds violations, events that cannot be j
 				return err
 			}
 			if out == "" {
-				out = p.id + ".jsonl"
+				out = p.ID + ".jsonl"
 			}
 			for _, name := range []string{out, manifestFile} {
 				if _, err := os.Lstat(name); err == nil {
@@ -39,29 +40,29 @@ is not kept. One that is authentic but holds violations, events that cannot be j
 	return cmd
 }
 
-func (c *client) download(ctx context.Context, p place, out, manifestFile string) (err error) {
-	r, err := c.resource(ctx, p)
+func (c *client) download(ctx context.Context, p remote.Room, out, manifestFile string) (err error) {
+	r, err := c.Resource(ctx, p)
 	if err != nil {
 		return err
 	}
 	if r.Status != string(room.Ended) {
 		return fmt.Errorf("the room is %s; it has an archive once it has ended", short(r.Status, 40))
 	}
-	manifest, err := remote{c, p}.Manifest(ctx)
+	manifest, err := remote.Place{C: &c.Client, P: p}.Manifest(ctx)
 	if err != nil {
 		return err
 	}
 	if manifest == nil {
-		return fmt.Errorf("the host has made no archive of this room; verify its records with: witan verify %s", p.url())
+		return fmt.Errorf("the host has made no archive of this room; verify its records with: witan verify %s", p.URL())
 	}
-	in := inspect.New(p.url() + "/archive.jsonl")
+	in := inspect.New(p.URL() + "/archive.jsonl")
 	in.SetClaim(manifest)
 	if in.Claim == nil {
 		return errors.New(in.Problems[0])
 	}
-	s, err := c.openBundle(ctx, p)
-	if missing(err) {
-		return fmt.Errorf("the host gives out no archive.jsonl; verify its records with: witan verify %s (%w)", p.url(), err)
+	s, err := c.OpenBundle(ctx, p)
+	if remote.Missing(err) {
+		return fmt.Errorf("the host gives out no archive.jsonl; verify its records with: witan verify %s (%w)", p.URL(), err)
 	}
 	if err != nil {
 		return err

@@ -22,6 +22,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/witan-adp/witan/internal/fetch"
+	"github.com/witan-adp/witan/internal/remote"
 )
 
 // Exit statuses.
@@ -32,9 +33,9 @@ const (
 )
 
 // usageError is a call that cannot be meant.
-type usageError struct{ error }
+type usageError = remote.ArgumentError
 
-func usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
+func usagef(format string, args ...any) error { return remote.Argumentf(format, args...) }
 
 // errReported ends a command with exitFailed when its output has said why.
 var errReported = errors.New("see above")

@@ -37,7 +37,7 @@ func indexCommand() *cobra.Command {
 			q.Set("host", hostFilter)
 		}
 		pageSize(q, limit, 200)
-		list, err := c.list(ctx, base+"/v1/index/rooms?"+q.Encode(), limit)
+		list, err := c.List(ctx, base+"/v1/index/rooms?"+q.Encode(), limit)
 		if err != nil {
 			return err
 		}
@@ -67,7 +67,7 @@ func mirrorCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			list, err := c.list(ctx, base+"/federation/v1/hosts", 0)
+			list, err := c.List(ctx, base+"/federation/v1/hosts", 0)
 			if err != nil {
 				return err
 			}
@@ -127,7 +127,7 @@ func attestationsCommand() *cobra.Command {
 		if len(q) > 0 {
 			at += "?" + q.Encode()
 		}
-		list, err := c.list(ctx, at, limit)
+		list, err := c.List(ctx, at, limit)
 		if err != nil {
 			return err
 		}

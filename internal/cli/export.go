@@ -19,6 +19,7 @@ import (
 	"github.com/witan-adp/witan/internal/fetch"
 	"github.com/witan-adp/witan/internal/inspect"
 	"github.com/witan-adp/witan/internal/proofbundle"
+	"github.com/witan-adp/witan/internal/remote"
 	"github.com/witan-adp/witan/witness"
 )
 
@@ -40,7 +41,7 @@ is possible without knowing whom you trust; "witan verify FILE --policy POLICY" 
 			return err
 		}
 		if out == "" {
-			out = at.id + ".witan"
+			out = at.ID + ".witan"
 		}
 		return c.export(ctx, at, out)
 	})
@@ -51,31 +52,31 @@ is possible without knowing whom you trust; "witan verify FILE --policy POLICY" 
 type exporter struct {
 	*dossier
 	c     *client
-	at    place
+	at    remote.Room
 	seen  string // the daemon that is asked
 	spool *os.File
 	size  int64
 	sum   [32]byte
 }
 
-func (c *client) export(ctx context.Context, at place, out string) error {
-	v, h, err := c.get(ctx, fetch.Request{URL: at.url()})
+func (c *client) export(ctx context.Context, at remote.Room, out string) error {
+	v, h, err := c.Get(ctx, fetch.Request{URL: at.URL()})
 	if err != nil {
 		return err
 	}
-	r, err := inspect.ParseResource(v, at.id)
+	r, err := inspect.ParseResource(v, at.ID)
 	if err != nil {
 		return err
 	}
 	if r.Status != string(room.Ended) || r.Visibility != room.Public {
 		return fmt.Errorf("the room is %s and %s; only a public room that has ended can be exported", short(r.Visibility, 40), short(r.Status, 40))
 	}
-	x := &exporter{c: c, at: at, dossier: &dossier{checklist: &checklist{Source: at.url()}, parts: map[string][]byte{}}}
-	x.manifest = proofbundle.Manifest{RoomID: at.id, Source: at.url(), ExportedAt: time.Now().UnixMilli()}
+	x := &exporter{c: c, at: at, dossier: &dossier{checklist: &checklist{Source: at.URL()}, parts: map[string][]byte{}}}
+	x.manifest = proofbundle.Manifest{RoomID: at.ID, Source: at.URL(), ExportedAt: time.Now().UnixMilli()}
 	if x.manifest.Origin, err = roomOrigin(at, h); err != nil {
 		return err
 	}
-	if x.seen, err = originOf(at.base); err != nil {
+	if x.seen, err = remote.OriginOf(at.Base); err != nil {
 		return err
 	}
 	if x.spool, err = os.CreateTemp(filepath.Dir(out), ".witan-export-*"); err != nil {
@@ -117,7 +118,7 @@ func (c *client) export(ctx context.Context, at place, out string) error {
 
 // takeArchive reads archive.jsonl into the spool and verifies it.
 func (x *exporter) takeArchive(ctx context.Context) error {
-	s, err := x.c.openBundle(ctx, x.at)
+	s, err := x.c.OpenBundle(ctx, x.at)
 	if err != nil {
 		return err
 	}
@@ -135,7 +136,7 @@ func (x *exporter) takeArchive(ctx context.Context) error {
 	if _, err := x.spool.Seek(0, io.SeekStart); err != nil {
 		return err
 	}
-	in := inspect.New(x.at.url())
+	in := inspect.New(x.at.URL())
 	if err := x.c.stream(ctx, in, "verifying", x.spool, x.size); err != nil {
 		return err
 	}
@@ -156,7 +157,7 @@ func (x *exporter) takeDocument(ctx context.Context) ([]byte, error) {
 // ask reads a list of the daemon that is asked, about this room or about its host.
 func (x *exporter) ask(ctx context.Context, list string, q url.Values) ([]adp.Value, error) {
 	q.Set("origin", x.manifest.Origin)
-	return x.c.list(ctx, x.seen+"/v1/witness/"+list+"?"+q.Encode(), maxSigned)
+	return x.c.List(ctx, x.seen+"/v1/witness/"+list+"?"+q.Encode(), maxSigned)
 }
 
 func (x *exporter) aboutRoom() url.Values { return url.Values{"room_id": {x.manifest.RoomID}} }

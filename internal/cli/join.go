@@ -3,12 +3,11 @@ package cli
 import (
 	"context"
 	"fmt"
-	"net/url"
 
 	"github.com/spf13/cobra"
 
-	"github.com/witan-adp/witan/adp"
 	"github.com/witan-adp/witan/adp/room"
+	"github.com/witan-adp/witan/internal/remote"
 )
 
 func joinCommand(c *client) *cobra.Command {
@@ -21,33 +20,14 @@ its ID; once it is approved, call the command again with --request ID.`,
 			if err != nil {
 				return err
 			}
-			if err := checkRole(role, true); err != nil {
+			if err := checkRole(role); err != nil {
 				return err
 			}
-			if request != "" {
-				if perspective != "" || why != "" {
-					return usagef("--request takes the perspective and the reason of the request; leave --perspective and --reason out")
-				}
-				return c.joinApproved(ctx, p, request, role)
-			}
-			if role == "" {
-				role = "speaker"
-			}
-			if _, err := c.signer(); err != nil { // a private room shows itself only to those who are known
+			j, err := c.Join(ctx, p, remote.Wish{Role: role, Perspective: perspective, Reason: why, Request: request})
+			if err != nil {
 				return err
 			}
-			r, err := c.resource(ctx, p)
-			if err != nil && !missing(err) && codeOf(err) != adp.MembershipRequired && codeOf(err) != adp.PermissionDenied {
-				return err
-			}
-			if err == nil && r.Visibility == room.Public {
-				payload := map[string]any{"role": role}
-				if perspective != "" {
-					payload["perspective"] = perspective
-				}
-				return c.join(ctx, p, payload)
-			}
-			return c.askToJoin(ctx, p, role, perspective, why)
+			return c.joined(p, j)
 		})}
 	cmd.Flags().StringVar(&role, "role", "", "moderator, speaker or observer (default speaker, or the role that was approved)")
 	cmd.Flags().StringVar(&perspective, "perspective", "", "from which side you look at the topic")
@@ -56,83 +36,26 @@ its ID; once it is approved, call the command again with --request ID.`,
 	return cmd
 }
 
-func checkRole(role string, optional bool) error {
-	switch role {
-	case "moderator", "speaker", "observer":
-		return nil
-	case "":
-		if optional {
-			return nil
-		}
+func checkRole(role string) error {
+	if err := remote.CheckRole(role, true); err != nil {
+		return usagef("--role: %v", err)
 	}
-	return usagef("--role: %q is not one of moderator, speaker, observer", role)
+	return nil
 }
 
-func (c *client) join(ctx context.Context, p place, payload map[string]any) error {
-	rec, err := c.write(ctx, p, intent{typ: room.Join, payload: payload})
-	if err != nil {
-		return err
-	}
-	if c.json {
-		return c.wrote(rec)
-	}
-	_, err = fmt.Fprintf(c.out, "joined as %s at seq %d\n", payload["role"], rec.Seq)
-	return err
-}
-
-func (c *client) joinApproved(ctx context.Context, p place, id, role string) error {
-	if role == "" {
-		answer, err := c.joinRequest(ctx, p, id)
-		if err != nil {
-			return err
-		}
-		switch status := answer.Get("status").Text(); status {
-		case "approved":
-			role = answer.Get("approved_role").Text()
-		case "pending":
-			return fmt.Errorf("the request %s is not reviewed yet; the creator or a moderator approves it with: witan room approve %s %s", id, p.url(), id)
-		default:
-			return fmt.Errorf("the request %s is %s; make a new one with: witan room join %s", id, short(status, 40), p.url())
-		}
-		if err := checkRole(role, false); err != nil {
-			return fmt.Errorf("the host says no role that was approved; name it with --role")
-		}
-	}
-	return c.join(ctx, p, map[string]any{"role": role, "request_id": id})
-}
-
-// joinRequest reads one join request, with its state.
-func (c *client) joinRequest(ctx context.Context, p place, id string) (adp.Value, error) {
-	answer, err := c.getSigned(ctx, p.joinRequests(url.PathEscape(id)))
-	if err == nil && !answer.Get("request").Get("id").Is(id) {
-		err = fmt.Errorf("the host answered with another join request than %s", id)
-	}
-	return answer, err
-}
-
-func (c *client) askToJoin(ctx context.Context, p place, role, perspective, why string) error {
-	body := map[string]any{"role": role}
-	if perspective != "" {
-		body["perspective"] = perspective
-	}
-	if why != "" {
-		body["reason"] = why
-	}
-	answer, err := c.post(ctx, p.joinRequests(""), mustJSON(body), true)
-	if err != nil {
-		return err
-	}
-	id := answer.Get("request").Get("id").Text()
+func (c *client) joined(p remote.Room, j *remote.Joined) error {
 	switch {
-	case id == "":
-		return fmt.Errorf("the host took the join request, but does not tell its ID")
-	case answer.Get("status").Is("approved"):
-		return c.joinApproved(ctx, p, id, answer.Get("approved_role").Text())
+	case j.Record != nil && c.json:
+		return c.wrote(j.Record)
 	case c.json:
-		return rawJSON(c.out, answer)
+		return rawJSON(c.out, j.Request)
+	case j.Record != nil:
+		_, err := fmt.Fprintf(c.out, "joined as %s at seq %d\n", plain(j.Role), j.Record.Seq)
+		return err
 	}
-	_, err = fmt.Fprintf(c.out, "request %s is %s\nOnce the creator or a moderator has approved it, join with:\n  witan room join %s --request %s\n",
-		short(id, 80), short(answer.Get("status").Text(), 40), p.url(), short(id, 80))
+	id := short(j.Request.Get("request").Get("id").Text(), 80)
+	_, err := fmt.Fprintf(c.out, "request %s is %s\nOnce the creator or a moderator has approved it, join with:\n  witan room join %s --request %s\n",
+		id, short(j.Request.Get("status").Text(), 40), p.URL(), id)
 	return err
 }
 
@@ -143,8 +66,8 @@ func requestsCommand(c *client) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			c.signIn = true
-			list, err := c.list(ctx, p.joinRequests(""), 0)
+			c.SignIn = true
+			list, err := c.List(ctx, p.JoinRequests(""), 0)
 			if err != nil {
 				return err
 			}
@@ -170,10 +93,10 @@ func reviewCommand(c *client, decision, help string) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if err := checkRole(role, true); err != nil {
+			if err := checkRole(role); err != nil {
 				return err
 			}
-			answer, err := c.joinRequest(ctx, p, args[1])
+			answer, err := c.JoinRequest(ctx, p, args[1])
 			if err != nil {
 				return err
 			}
@@ -187,7 +110,7 @@ func reviewCommand(c *client, decision, help string) *cobra.Command {
 			if why != "" {
 				payload["reason"] = why
 			}
-			r, err := c.write(ctx, p, intent{typ: room.Review, payload: payload})
+			r, err := c.Write(ctx, p, remote.Intent{Type: room.Review, Payload: payload})
 			if err != nil {
 				return err
 			}

@@ -16,6 +16,7 @@ import (
 	"github.com/witan-adp/witan/internal/cosignature"
 	"github.com/witan-adp/witan/internal/fetch"
 	"github.com/witan-adp/witan/internal/keys"
+	"github.com/witan-adp/witan/internal/remote"
 	"github.com/witan-adp/witan/internal/tilelog"
 	"github.com/witan-adp/witan/witness"
 )
@@ -153,12 +154,12 @@ func authorityOf(origin string) string { _, a, _ := strings.Cut(origin, "://"); 
 
 // plainText reads an answer that is no JSON.
 func (c *client) plainText(ctx context.Context, url string, most int64) ([]byte, error) {
-	resp, err := c.http.Do(ctx, fetch.Request{URL: url, MaxBytes: most, Header: http.Header{"Accept": {"text/plain"}}})
+	resp, err := c.HTTP.Do(ctx, fetch.Request{URL: url, MaxBytes: most, Header: http.Header{"Accept": {"text/plain"}}})
 	if err != nil {
-		return nil, unreachable(err)
+		return nil, remote.Unreachable(err)
 	}
 	if resp.Status != http.StatusOK {
-		return nil, refusal(resp.Status, resp.Header, resp.Body, url)
+		return nil, remote.Refusal(resp.Status, resp.Header, resp.Body, url)
 	}
 	return resp.Body, nil
 }
@@ -188,7 +189,7 @@ func (c *client) proveRecord(ctx context.Context, arg string, seq int64) (*prove
 	if err != nil {
 		return nil, err
 	}
-	recs, err := c.events(ctx, at, seq-1, 1, 0)
+	recs, err := c.Events(ctx, at, seq-1, 1, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -204,7 +205,7 @@ func (c *client) proveRecord(ctx context.Context, arg string, seq int64) (*prove
 		return nil, err
 	}
 	p := &proven{subject: record.Raw(), origin: origin}
-	signed, err := c.plainText(ctx, origin+"/v1/rooms/"+at.id+"/checkpoint", tilelog.MaxCheckpoint)
+	signed, err := c.plainText(ctx, origin+"/v1/rooms/"+at.ID+"/checkpoint", tilelog.MaxCheckpoint)
 	if err != nil {
 		return nil, fmt.Errorf("the host of the room gives no signed checkpoint, so that nothing vouches for a proof (of a room that has ended, witan export takes what was signed before): %w", err)
 	}
@@ -218,7 +219,7 @@ func (c *client) proveRecord(ctx context.Context, arg string, seq int64) (*prove
 	if err := c.logKey(ctx, p); err != nil {
 		return nil, err
 	}
-	v, _, err := c.get(ctx, fetch.Request{URL: at.url() + "/proof?seq=" + strconv.FormatInt(seq, 10) + "&size=" + strconv.FormatUint(head.Size, 10)})
+	v, _, err := c.Get(ctx, fetch.Request{URL: at.URL() + "/proof?seq=" + strconv.FormatInt(seq, 10) + "&size=" + strconv.FormatUint(head.Size, 10)})
 	if err != nil {
 		return nil, err
 	}
@@ -226,7 +227,7 @@ func (c *client) proveRecord(ctx context.Context, arg string, seq int64) (*prove
 	for h := range v.Get("hashes").Elements() {
 		raw, err := adp.DecodeHash(h.Text())
 		if err != nil {
-			return nil, fmt.Errorf("the proof of %s: %w", at.url(), err)
+			return nil, fmt.Errorf("the proof of %s: %w", at.URL(), err)
 		}
 		p.proof.Hashes = append(p.proof.Hashes, raw[:])
 	}
@@ -234,20 +235,20 @@ func (c *client) proveRecord(ctx context.Context, arg string, seq int64) (*prove
 }
 
 // originOfRoom is the host of a room. A mirror names it, and must name the one that stands in its path.
-func (c *client) originOfRoom(ctx context.Context, at place) (string, error) {
-	_, h, err := c.get(ctx, fetch.Request{URL: at.url()})
+func (c *client) originOfRoom(ctx context.Context, at remote.Room) (string, error) {
+	_, h, err := c.Get(ctx, fetch.Request{URL: at.URL()})
 	if err != nil {
 		return "", err
 	}
 	return roomOrigin(at, h)
 }
 
-func roomOrigin(at place, h http.Header) (string, error) {
-	origin, err := originOf(at.base)
+func roomOrigin(at remote.Room, h http.Header) (string, error) {
+	origin, err := remote.OriginOf(at.Base)
 	if err != nil {
 		return "", err
 	}
-	_, authority, mirrored := strings.Cut(at.base, "/m/")
+	_, authority, mirrored := strings.Cut(at.Base, "/m/")
 	if !mirrored {
 		return origin, nil
 	}
@@ -259,7 +260,7 @@ func roomOrigin(at place, h http.Header) (string, error) {
 		named = "https://" + authority
 	}
 	if origin, err = fetch.Origin(named, true); err != nil || authorityOf(origin) != authority {
-		return "", fmt.Errorf("the mirror says that %s is of the host %.200q", at.url(), named)
+		return "", fmt.Errorf("the mirror says that %s is of the host %.200q", at.URL(), named)
 	}
 	return origin, nil
 }
@@ -269,7 +270,7 @@ func (c *client) proveEntry(ctx context.Context, arg, hash string) (*proven, err
 	if !adp.IsHash(hash) {
 		return nil, usagef("--entry: %q is not the hash of an envelope", hash)
 	}
-	u, err := c.http.CheckURL(arg)
+	u, err := c.HTTP.CheckURL(arg)
 	if err != nil {
 		return nil, usagef("%v", err)
 	}

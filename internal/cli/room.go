@@ -12,7 +12,6 @@ import (
 
 	"github.com/witan-adp/witan/adp"
 	"github.com/witan-adp/witan/adp/room"
-	"github.com/witan-adp/witan/internal/inspect"
 )
 
 func roomCommand() *cobra.Command {
@@ -52,18 +51,18 @@ func createCommand(c *client) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			answer, p, err := c.postCreate(ctx, base, payload)
+			answer, p, err := c.Create(ctx, base, payload)
 			if err != nil {
 				return err
 			}
 			if c.json {
 				return rawJSON(c.out, answer)
 			}
-			at := p.url()
+			at := p.URL()
 			if u := answer.Get("url").Text(); u != "" {
 				at = u
 			}
-			return fields(c.out, "id", p.id, "url", plain(at), "status", short(answer.Get("status").Text(), 40))
+			return fields(c.out, "id", p.ID, "url", plain(at), "status", short(answer.Get("status").Text(), 40))
 		})}
 	fl := cmd.Flags()
 	fl.StringVar(&f.topic, "topic", "", "what the room is about (required)")
@@ -197,11 +196,11 @@ func showCommand(c *client) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			r, err := c.resource(ctx, p)
+			r, err := c.Resource(ctx, p)
 			if err != nil {
 				return err
 			}
-			newest, err := c.newest(ctx, p, r)
+			newest, err := c.Newest(ctx, p, r)
 			if err != nil {
 				return err
 			}
@@ -217,35 +216,12 @@ func showCommand(c *client) *cobra.Command {
 				types = append(types, short(t.Get("type").Text(), 80))
 			}
 			start, _ := v.Get("start_time").Int()
-			return fields(c.out, "topic", short(v.Get("topic").Text(), 500), "status", short(r.Status, 40), "id", p.id, "url", plain(v.Get("url").Text()),
+			return fields(c.out, "topic", short(v.Get("topic").Text(), 500), "status", short(r.Status, 40), "id", p.ID, "url", plain(v.Get("url").Text()),
 				"agenda", short(v.Get("agenda").Text(), 2000), "guidance", short(v.Get("guidance").Text(), 2000), "visibility", short(r.Visibility, 40),
 				"time", clock(start)+" – "+clock(r.EndTime), "creator", plain(v.Get("creator").Text()), "tags", strings.Join(tags, ", "),
 				"language", short(v.Get("language").Text(), 40), "policy", short(string(v.Get("policy").Raw()), 500), "types", strings.Join(types, ", "),
 				"head", fmt.Sprintf("%d %s", r.Head.Seq, r.Head.Hash), "newest", fmt.Sprintf("%d %s (%s)", r.Last.Seq, r.Last.Hash, newest))
 		})}
-}
-
-// newest checks the record that a Room resource names as its newest, where we may read it, and answers how that went.
-func (c *client) newest(ctx context.Context, p place, r *inspect.Resource) (string, error) {
-	recs, err := c.events(ctx, p, r.Last.Seq-1, 1, 0)
-	if code := codeOf(err); code == adp.MembershipRequired || code == adp.PermissionDenied || code == adp.InvalidToken {
-		return "for members only, not checked", nil
-	}
-	if err != nil {
-		return "", err
-	}
-	if len(recs) == 0 {
-		return "", fmt.Errorf("the host says that the room has %s, but does not show the newest", count(r.Last.Seq, "record"))
-	}
-	l := link{roomID: p.id, seq: r.Last.Seq - 1}
-	rec, err := l.take(recs[0])
-	if err != nil {
-		return "", err
-	}
-	if rec.Hash != r.Last.Hash {
-		return "", fmt.Errorf("record %d is not the one that the host's room resource names", rec.Seq)
-	}
-	return "verified", nil
 }
 
 func listCommand(c *client) *cobra.Command {
@@ -262,7 +238,7 @@ func listCommand(c *client) *cobra.Command {
 		}
 		set(q)
 		pageSize(q, limit, 100)
-		list, err := c.list(ctx, base+"/v1/rooms/public?"+q.Encode(), limit)
+		list, err := c.List(ctx, base+"/v1/rooms/public?"+q.Encode(), limit)
 		if err != nil {
 			return err
 		}

@@ -7,62 +7,15 @@ import (
 	"strings"
 	"text/tabwriter"
 	"time"
-	"unicode"
-	"unicode/utf8"
 
 	"github.com/witan-adp/witan/adp"
 	"github.com/witan-adp/witan/adp/room"
+	"github.com/witan-adp/witan/internal/plaintext"
 )
 
-// plain makes one line of text from others safe to show: control characters, line ends, and the format characters that reorder or
-// hide text (bidi controls, zero width space, tags) are written as escapes, so that a terminal does not obey them. The
-// joiners that scripts and emoji need stay.
-func plain(s string) string {
-	safe := true
-	for _, r := range s {
-		if hidden(r) {
-			safe = false
-			break
-		}
-	}
-	if safe {
-		return s
-	}
-	var b strings.Builder
-	for i, r := range s {
-		switch {
-		case r == '\n':
-			b.WriteString(`\n`)
-		case r == '\r':
-			b.WriteString(`\r`)
-		case r == '\t':
-			b.WriteString(`\t`)
-		case r == utf8.RuneError && !strings.HasPrefix(s[i:], string(utf8.RuneError)):
-			fmt.Fprintf(&b, `\x%02x`, s[i])
-		case r > 0xffff && hidden(r):
-			fmt.Fprintf(&b, `\U%08x`, r)
-		case hidden(r):
-			fmt.Fprintf(&b, `\u%04x`, r)
-		default:
-			b.WriteRune(r)
-		}
-	}
-	return b.String()
-}
-
-func hidden(r rune) bool {
-	const zwnj, zwj = '\u200c', '\u200d'
-	return r == utf8.RuneError || unicode.In(r, unicode.Cc, unicode.Zl, unicode.Zp) || unicode.Is(unicode.Cf, r) && r != zwnj && r != zwj
-}
-
-// short is plain text of at most n characters.
-func short(s string, n int) string {
-	s = plain(s)
-	if utf8.RuneCountInString(s) <= n {
-		return s
-	}
-	return string([]rune(s)[:n-1]) + "…"
-}
+// plain makes one line of text from others safe to show, and short at most n characters of it.
+func plain(s string) string        { return plaintext.Line(s) }
+func short(s string, n int) string { return plaintext.Short(s, n) }
 
 // agent is the start of an Agent ID, which tells people in one room apart; --json shows all of it.
 func agent(id adp.AgentID) string {

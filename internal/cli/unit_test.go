@@ -5,57 +5,14 @@ import (
 	"context"
 	"errors"
 	"io"
-	"net/http"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
-	"unicode/utf8"
 
 	"github.com/witan-adp/witan/internal/fetch"
+	"github.com/witan-adp/witan/internal/remote"
 )
-
-func TestPlain(t *testing.T) {
-	for in, want := range map[string]string{
-		"":                         "",
-		"plain text, 中文, 👩‍🔬":      "plain text, 中文, 👩‍🔬",
-		"\x1b[31mred":              `\u001b[31mred`,
-		"a\nb\r\tc":                `a\nb\r\tc`,
-		"\u009b31m":                `\u009b31m`,
-		"user\u202etxt.exe":        `user\u202etxt.exe`,
-		"\u2066\u2069\u200e\u061c": `\u2066\u2069\u200e\u061c`,
-		"zero\u200bwidth\ufeff":    `zero\u200bwidth\ufeff`,
-		"\U000e0041tag":            `\U000e0041tag`,
-		"line\u2028end\x7f":        `line\u2028end\u007f`,
-		"cut \xff\xe4\xb8":         `cut \xff\xe4\xb8`,
-		"honest \ufffd":            `honest \ufffd`,
-	} {
-		if got := plain(in); got != want {
-			t.Errorf("plain(%q) = %q, want %q", in, got, want)
-		}
-	}
-	if got := short("12345678", 5); got != "1234…" {
-		t.Errorf("short: %q", got)
-	}
-	if got := short("12345", 5); got != "12345" {
-		t.Errorf("short: %q", got)
-	}
-}
-
-func FuzzPlain(f *testing.F) {
-	f.Add("a\x1b[2J\u202e\xff")
-	f.Fuzz(func(t *testing.T, s string) {
-		p := plain(s)
-		for _, r := range p {
-			if hidden(r) {
-				t.Fatalf("plain(%q) = %q holds %U", s, p, r)
-			}
-		}
-		if plain(p) != p || !utf8.ValidString(p) {
-			t.Fatalf("plain(%q) = %q is not plain", s, p)
-		}
-	})
-}
 
 func TestParseTime(t *testing.T) {
 	now := time.Date(2026, 7, 4, 10, 0, 0, 0, time.UTC)
@@ -75,31 +32,16 @@ func TestParseTime(t *testing.T) {
 	}
 }
 
-func TestNextPage(t *testing.T) {
-	for in, want := range map[string]string{
-		"":                              "",
-		`<https://a/x?y=1>; rel="next"`: "https://a/x?y=1",
-		`<https://a/x>; rel=next`:       "https://a/x",
-		`<https://a/p>; rel="prev", <https://a/n>; title="x"; rel="next"`: "https://a/n",
-		`<https://a/p>; rel="last"`:                                       "",
-		`https://a/x; rel="next"`:                                         "",
-	} {
-		if got := nextPage(http.Header{"Link": {in}}); got != want {
-			t.Errorf("nextPage(%q) = %q, want %q", in, got, want)
-		}
-	}
-}
-
 func TestPlace(t *testing.T) {
-	c := &client{host: "https://Host.example/", http: fetch.New(fetch.Options{AllowPrivate: true})}
+	c := &client{host: "https://Host.example/", Client: remote.Client{HTTP: fetch.New(fetch.Options{AllowPrivate: true})}}
 	for in, want := range map[string]string{
 		"abc":                                "https://host.example/v1/rooms/abc",
 		"http://127.0.0.1:8080/v1/rooms/abc": "http://127.0.0.1:8080/v1/rooms/abc",
 		"http://127.0.0.1:8080/v1/rooms/abc/events?after_seq=1":      "http://127.0.0.1:8080/v1/rooms/abc",
 		"https://M.example/m/host.example:8443/v1/rooms/abc/archive": "https://m.example/m/host.example:8443/v1/rooms/abc",
 	} {
-		if got, err := c.place(in); err != nil || got.url() != want {
-			t.Errorf("place(%q) = %q, %v, want %q", in, got.url(), err, want)
+		if got, err := c.place(in); err != nil || got.URL() != want {
+			t.Errorf("place(%q) = %q, %v, want %q", in, got.URL(), err, want)
 		}
 	}
 	for _, in := range []string{"", "a/b", "..", "public", "https://x/v1/rooms/", "https://x/v1/rooms/public", "https://x/abc", "https://u:p@x/v1/rooms/abc"} {
@@ -109,7 +51,7 @@ func TestPlace(t *testing.T) {
 		}
 	}
 	c.host = "http://127.0.0.1:1/m/host.example/v1/"
-	if got, err := c.place("abc"); err != nil || got.url() != "http://127.0.0.1:1/m/host.example/v1/rooms/abc" {
+	if got, err := c.place("abc"); err != nil || got.URL() != "http://127.0.0.1:1/m/host.example/v1/rooms/abc" {
 		t.Errorf("at a mirror: %v, %v", got, err)
 	}
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/witan-adp/witan/adp/room"
 	"github.com/witan-adp/witan/internal/fetch"
 	"github.com/witan-adp/witan/internal/inspect"
+	"github.com/witan-adp/witan/internal/remote"
 )
 
 const (
@@ -29,8 +30,8 @@ const (
 // watcher follows one room from a place on.
 type watcher struct {
 	c    *client
-	p    place
-	at   link
+	p    remote.Room
+	at   remote.Link
 	left int64 // records to show; 0 ends it
 	back *backOff
 }
@@ -44,13 +45,13 @@ func watchCommand(c *client) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			r, err := c.resource(ctx, p)
+			r, err := c.Resource(ctx, p)
 			if err != nil {
 				return err
 			}
-			w := &watcher{c: c, p: p, at: link{p.id, r.Last.Seq, r.Last.Hash}, left: adp.MaxInt, back: &backOff{}}
+			w := &watcher{c: c, p: p, at: remote.Link{RoomID: p.ID, Seq: r.Last.Seq, Hash: r.Last.Hash}, left: adp.MaxInt, back: &backOff{}}
 			if after >= 0 {
-				w.at = link{roomID: p.id, seq: after}
+				w.at = remote.Link{RoomID: p.ID, Seq: after}
 			}
 			if number > 0 {
 				w.left = number
@@ -105,7 +106,7 @@ func (w *watcher) run(ctx context.Context, step func(context.Context) error) err
 
 // passing tells whether an error may be over soon.
 func passing(err error) bool {
-	if e, ok := errors.AsType[*apiError](err); ok {
+	if e, ok := errors.AsType[*remote.Error](err); ok {
 		return e.Status >= 500 || e.Status == http.StatusTooManyRequests
 	}
 	switch fetch.KindOf(err) {
@@ -136,7 +137,7 @@ func wait(ctx context.Context, d time.Duration) bool {
 
 // take checks and shows the next record.
 func (w *watcher) take(v adp.Value) error {
-	r, err := w.at.take(v)
+	r, err := w.at.Take(v)
 	if err != nil {
 		return err
 	}
@@ -152,17 +153,17 @@ func (w *watcher) take(v adp.Value) error {
 
 // over tells whether nothing more can come.
 func (w *watcher) over(ctx context.Context) (bool, error) {
-	r, err := w.c.resource(ctx, w.p)
+	r, err := w.c.Resource(ctx, w.p)
 	if err != nil {
 		return false, err
 	}
-	return r.Over() && r.Last.Seq <= w.at.seq, nil
+	return r.Over() && r.Last.Seq <= w.at.Seq, nil
 }
 
 // poll is one long poll (public rooms).
 func (w *watcher) poll(ctx context.Context) error {
 	began := time.Now()
-	recs, err := w.c.events(ctx, w.p, w.at.seq, inspect.PageRecords, longPoll)
+	recs, err := w.c.Events(ctx, w.p, w.at.Seq, inspect.PageRecords, longPoll)
 	if err != nil {
 		return err
 	}
@@ -193,7 +194,7 @@ func ended(over bool) error {
 // catchUp reads what the history holds behind our place.
 func (w *watcher) catchUp(ctx context.Context) error {
 	for w.left > 0 {
-		recs, err := w.c.events(ctx, w.p, w.at.seq, inspect.PageRecords, 0)
+		recs, err := w.c.Events(ctx, w.p, w.at.Seq, inspect.PageRecords, 0)
 		if err != nil || len(recs) == 0 {
 			return err
 		}
@@ -209,20 +210,20 @@ func (w *watcher) catchUp(ctx context.Context) error {
 // stream subscribes, then reads the history behind our place, so that nothing falls in between (ADP §17.3), then follows until
 // the stream ends.
 func (w *watcher) stream(ctx context.Context) error {
-	url := w.p.url() + "/events/live"
-	h, err := w.c.token(url)
+	url := w.p.URL() + "/events/live"
+	h, err := w.c.Token(url)
 	if err != nil {
 		return err
 	}
 	h.Set("Accept", "text/event-stream")
-	s, err := w.c.http.Stream(ctx, fetch.Request{URL: url, Header: h}, streamIdle)
+	s, err := w.c.HTTP.Stream(ctx, fetch.Request{URL: url, Header: h}, streamIdle)
 	if err != nil {
-		return unreachable(err)
+		return remote.Unreachable(err)
 	}
 	defer s.Close()
 	if s.Status != http.StatusOK {
 		body, _ := io.ReadAll(io.LimitReader(s, 64<<10))
-		return refusal(s.Status, s.Header, body, url)
+		return remote.Refusal(s.Status, s.Header, body, url)
 	}
 	if err := w.catchUp(ctx); err != nil {
 		return err
@@ -239,8 +240,8 @@ func (w *watcher) stream(ctx context.Context) error {
 			return fmt.Errorf("an item of the stream is %w", err)
 		}
 		switch seq, _ := v.Get("seq").Int(); {
-		case seq <= w.at.seq: // the history had it
-		case seq > w.at.seq+1:
+		case seq <= w.at.Seq: // the history had it
+		case seq > w.at.Seq+1:
 			err = w.catchUp(ctx)
 		default:
 			err = w.take(v)
