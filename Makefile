@@ -10,6 +10,7 @@
 .DEFAULT_GOAL := build
 
 build:
+	scripts/wasm.sh
 	go build -o witan .
 
 run: build

@@ -19,8 +19,12 @@ step gofmt
 unformatted=$(gofmt -l .)
 [ -z "$unformatted" ] || die "not formatted (gofmt -w): $unformatted"
 
+step "the verifier for browsers"
+scripts/wasm.sh
+
 step go vet
 go vet ./...
+GOOS=js GOARCH=wasm go vet ./internal/page/verifier/wasm
 
 step staticcheck
 go run "$STATICCHECK" ./...

@@ -20,31 +20,33 @@ var (
 // daemon → roles → ground. No role stands in the list of another one: a role
 // that needs something declares an interface, and daemon hands it in.
 var arrows = map[string][]string{
-	".":            {"internal/cli"},
+	".": {"internal/cli"},
 	"internal/cli": slices.Concat([]string{"daemon", "config", "witness", "internal/cosignature", "internal/fetch", "internal/inspect", "internal/keys", "internal/plaintext", "internal/policy", "internal/proofbundle",
 		"internal/remote", "internal/tilelog"}, protocol),
-	"daemon":       slices.Concat([]string{"config", "internal/cosignature"}, roles, ground),
-	"config":       {"adp", "internal/cosignature", "internal/policy"}, // to judge the Agent IDs, the verifier keys and the policy in it
+	"daemon": slices.Concat([]string{"config", "internal/cosignature"}, roles, ground),
+	"config": {"adp", "internal/cosignature", "internal/policy"}, // to judge the Agent IDs, the verifier keys and the policy in it
 
 	"host":    ground,
 	"mirror":  ground,
 	"index":   {"internal/web", "adp", "adp/room"},                                                                                            // it is told what it lists
 	"witness": slices.Concat([]string{"internal/policy", "internal/tilelog", "internal/replica", "internal/web", "internal/store"}, protocol), // it has no network
 
-	"internal/tilelog":     {"internal/store", "adp"},
-	"internal/cosignature": {"adp"},
-	"internal/policy":      {"adp"},
-	"internal/proofbundle": {"adp"},
-	"witness/cosign":       {"internal/cosignature", "internal/fetch", "internal/tilelog", "internal/web", "internal/store", "adp"},
-	"internal/inspect":     protocol, // it runs in browsers, too
-	"internal/plaintext":   {},
-	"internal/remote":      slices.Concat([]string{"internal/fetch", "internal/inspect", "internal/plaintext"}, protocol),
-	"internal/replica":     slices.Concat([]string{"internal/web", "internal/store"}, protocol),
-	"internal/keys":        {"internal/store", "adp"},
-	"internal/web":         {"adp"},
-	"internal/fetch":       {"adp"},
-	"internal/p2p":         {"adp"},
-	"internal/store":       {}, // it knows keys and values, not what they mean
+	"internal/tilelog":            {"internal/store", "adp"},
+	"internal/cosignature":        {"adp"},
+	"internal/policy":             {"adp"},
+	"internal/proofbundle":        {"adp"},
+	"witness/cosign":              {"internal/cosignature", "internal/fetch", "internal/tilelog", "internal/web", "internal/store", "adp"},
+	"internal/inspect":            protocol, // it runs in browsers, too
+	"internal/plaintext":          {},
+	"internal/remote":             slices.Concat([]string{"internal/fetch", "internal/inspect", "internal/plaintext"}, protocol),
+	"internal/page/verifier":      {"internal/web", "internal/inspect", "adp"},           // the latter in its test: both must find the same
+	"internal/page/verifier/wasm": slices.Concat([]string{"internal/inspect"}, protocol), // it runs in browsers
+	"internal/replica":            slices.Concat([]string{"internal/web", "internal/store"}, protocol),
+	"internal/keys":               {"internal/store", "adp"},
+	"internal/web":                {"adp"},
+	"internal/fetch":              {"adp"},
+	"internal/p2p":                {"adp"},
+	"internal/store":              {}, // it knows keys and values, not what they mean
 
 	"adp/room":  {"adp", "adp/types"},
 	"adp/types": {"adp"},

@@ -36,7 +36,8 @@ type Inspection struct {
 	Said *Said
 
 	total           int64 // records to come; 0 when not known
-	differs         bool  // a problem is about the manifest
+	signed          []Signed
+	differs         bool // a problem is about the manifest
 	authors         map[adp.AgentID]struct{}
 	firstAt, lastAt int64
 	bundle          *adp.Bundle // made of the records as they are verified, to compare with; may be nil

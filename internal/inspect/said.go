@@ -48,6 +48,11 @@ func (in *Inspection) untrue() []string {
 	case found == "broken" || found == "violations" || found == "archive-mismatch":
 		add("the page says verified; what was found here is: %s", found)
 	}
+	for _, g := range in.signed {
+		if g.Forged {
+			add("the daemon shows what nobody signed (%s): %s", g.Type, g.Reason)
+		}
+	}
 	return wrong
 }
 
@@ -62,8 +67,14 @@ type Signed struct {
 }
 
 // CheckSigned holds one envelope about the archive of this room against the verified records: its own hash and signature, then genesis, last
-// record, root and CID. Whose key it is, and whether the signer counts, is not known here.
+// record, root and CID. Whose key it is, and whether the signer counts, is not known here. A forgery contradicts who shows it, and so Said.
 func (in *Inspection) CheckSigned(v adp.Value) Signed {
+	s := in.checkSigned(v)
+	in.signed = append(in.signed, s)
+	return s
+}
+
+func (in *Inspection) checkSigned(v adp.Value) Signed {
 	s := Signed{Type: v.Get("type").Text()}
 	e, err := adp.ParseEnvelope(v)
 	if err == nil {
