@@ -324,6 +324,7 @@ func (w *Witness) saw(note []byte) {
 		w.keepSeen(s.Origin, cl.note, c)
 	}
 	others, _ := w.claims.add(lineName{s, c.Origin}, cl)
+	w.doubt(s, cl)
 	for _, o := range others {
 		if o.c.Size != c.Size || o.c.Root == c.Root {
 			continue

@@ -47,6 +47,7 @@ const (
 	TopicStatements = "/witan/statements/1"
 	TopicEvidence   = "/witan/evidence/1"
 	ProtocolSync    = "/witan/statement-sync/1"
+	ProtocolTile    = "/witan/log-tile/1"
 )
 
 // Bounds on what comes from the network, in bytes.
@@ -185,6 +186,7 @@ type Witness struct {
 	journal   journal
 	claims    claims
 	asked     asked
+	tails     tails
 	rooms     sync.Mutex // held while a room checkpoint is made; taken before write
 }
 

@@ -164,7 +164,7 @@ func (w *Witness) answerable(kind, origin string, key adp.AgentID) bool {
 		return slices.ContainsFunc(w.logKeys(origin), func(k ed25519.PublicKey) bool { return adp.NewAgentID(k) == key })
 	case KindAttestations:
 		return w.attester(key)
-	case KindCosignatures:
+	case KindCosignatures, KindCosignedInclusion:
 		return slices.ContainsFunc(w.cosigners(), func(k ed25519.PublicKey) bool { return adp.NewAgentID(k) == key })
 	}
 	return false

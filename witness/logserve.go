@@ -25,7 +25,8 @@ const (
 //	GET /log/tile/<L>/<N>[.p/<W>]              hashes
 //	GET /log/tile/entries/<N>[.p/<W>]          entries, each JCS(envelope)
 //	GET /v1/witness/log-entry?hash=<hash>      {index, size, hashes, checkpoint}, or with
-//	                                           Accept: text/plain a C2SP tlog-proof
+//	                                           Accept: text/plain a C2SP tlog-proof; also of
+//	                                           the logs of others that were read
 func (w *Witness) Routes(mux *web.Mux) {
 	mux.Handle("GET", "/log/checkpoint", w.serveCheckpoint)
 	mux.Handle("GET", "/log/tile/{path...}", w.serveTile)
@@ -121,31 +122,58 @@ func (w *Witness) serveLogEntry(rw http.ResponseWriter, r *http.Request) error {
 	if !adp.IsHash(hash) {
 		return adp.Errorf(adp.InvalidRequest, "hash must be that of a statement or an attestation of this daemon").With("parameter", "hash")
 	}
-	if len(w.ownCheckpoint()) == 0 {
-		return noLog()
+	p, size, err := w.proveEntry(hash)
+	if errors.Is(err, tilelog.ErrNotThere) {
+		if len(w.ownCheckpoint()) == 0 {
+			return noLog()
+		}
+		return adp.Errorf(adp.NotFound, "no log that is held here, our own or one that was read whole, has such an envelope")
 	}
-	index, ok, err := w.journal.log.Find(hash)
 	if err != nil {
 		return err
 	}
-	if !ok {
-		return adp.Errorf(adp.NotFound, "the log of this daemon has no such envelope")
-	}
-	p, size, err := w.journal.log.Prove(index)
-	if err != nil {
-		return err
-	}
-	p.Checkpoint = w.cosigned(p.Checkpoint)
 	rw.Header().Set("Vary", "Accept")
 	if strings.Contains(r.Header.Get("Accept"), "text/plain") {
 		writeText(rw, p.Text())
 		return nil
 	}
-	e := logEntry{Index: index, Size: size, Hashes: []string{}, Checkpoint: string(p.Checkpoint)}
+	e := logEntry{Index: p.Index, Size: size, Hashes: []string{}, Checkpoint: string(p.Checkpoint)}
 	for _, h := range p.Hashes {
 		e.Hashes = append(e.Hashes, base64.StdEncoding.EncodeToString(h))
 	}
 	rw.Header().Set("Cache-Control", cacheNever)
 	web.WriteJSON(rw, http.StatusOK, e)
 	return nil
+}
+
+// proveEntry proves an envelope in our own log, or in one that was read.
+func (w *Witness) proveEntry(hash string) (p tilelog.Proof, size uint64, err error) {
+	if len(w.ownCheckpoint()) > 0 {
+		index, ok, err := w.journal.log.Find(hash)
+		if err != nil {
+			return p, 0, err
+		}
+		if ok {
+			p, size, err = w.journal.log.Prove(index)
+			p.Checkpoint = w.cosigned(p.Checkpoint)
+			return p, size, err
+		}
+	}
+	for _, origin := range w.o.Origins() {
+		t, err := w.tailOf(origin)
+		if err != nil {
+			return p, 0, err
+		}
+		index, ok, err := t.copy.Find(hash)
+		if err != nil {
+			return p, 0, err
+		}
+		if !ok {
+			continue
+		}
+		if p, size, err = t.copy.Prove(index); !errors.Is(err, tilelog.ErrNotThere) {
+			return p, size, err
+		}
+	}
+	return p, 0, tilelog.ErrNotThere
 }

@@ -12,6 +12,7 @@ type metrics struct {
 	judged   *prometheus.CounterVec // verdict
 	evidence *prometheus.CounterVec // class
 	dropped  *prometheus.CounterVec // queue
+	tailed   *prometheus.CounterVec // outcome
 }
 
 func newMetrics(reg prometheus.Registerer) (*metrics, error) {
@@ -24,10 +25,11 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 		evidence: counter("witan_witness_evidence_total", "Evidence kept, by class.", "class"),
 		dropped:  counter("witan_witness_dropped_total", "Messages dropped because a queue was full; catch-up brings them again.", "queue"),
 	}
+	m.tailed = counter("witan_witness_tail_rounds_total", "Looks at the logs of followed origins, by outcome.", "outcome")
 	if reg == nil {
 		return m, nil
 	}
-	for _, c := range []prometheus.Collector{m.signed, m.judged, m.evidence, m.dropped} {
+	for _, c := range []prometheus.Collector{m.signed, m.judged, m.evidence, m.dropped, m.tailed} {
 		if err := reg.Register(c); err != nil {
 			return nil, fmt.Errorf("witness: register metrics: %w", err)
 		}

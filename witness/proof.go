@@ -37,6 +37,9 @@ const (
 	// KindCosignatures: one witness cosigned two checkpoints as in KindCheckpoints. It
 	// says nothing against the log.
 	KindCosignatures = "cosignature-contradiction"
+	// KindCosignedInclusion: one witness cosigned two checkpoints as in KindInclusion.
+	// It says nothing against the log.
+	KindCosignedInclusion = "cosigned-inclusion-contradiction"
 )
 
 // Proof is two things signed by one key that cannot both hold. It needs nothing
@@ -123,11 +126,17 @@ func (p *Proof) id() string { return evidenceID(ClassProof, p.Kind, p.Subject, s
 
 // against tells whether a proof is one against the origin of its subject, and not
 // against a witness.
-func against(kind string) bool { return kind != KindAttestations && kind != KindCosignatures }
+func against(kind string) bool { return kind != KindAttestations && !byCosigner(kind) }
+
+// byCosigner tells whether the sides of a kind are checkpoints that a witness signed.
+func byCosigner(kind string) bool { return kind == KindCosignatures || kind == KindCosignedInclusion }
+
+// included tells whether the sides of a kind have inclusion proofs.
+func included(kind string) bool { return kind == KindInclusion || kind == KindCosignedInclusion }
 
 // byNote tells whether the sides of a kind are checkpoints.
 func byNote(kind string) bool {
-	return kind == KindCheckpoints || kind == KindInclusion || kind == KindCosignatures
+	return kind == KindCheckpoints || kind == KindInclusion || byCosigner(kind)
 }
 
 // JSON is the canonical text of the proof, as it is gossiped.

@@ -57,7 +57,7 @@ func noteHash(s string) ([]byte, bool) {
 func (p *Proof) readSigned(side adp.Value) (*Signed, error) {
 	f := fields{v: side}
 	s := &Signed{Note: []byte(f.text("checkpoint", "a signed note", func(s string) bool { return len(s) <= tilelog.MaxCheckpoint }))}
-	if p.Kind == KindInclusion {
+	if included(p.Kind) {
 		i := &Inclusion{Index: f.integer("index", 0)}
 		leaf, ok := noteHash(f.text("leaf", "base64 of 32 bytes", func(s string) bool { _, ok := noteHash(s); return ok }))
 		if ok {
@@ -91,7 +91,7 @@ func (p *Proof) open(s *Signed) error {
 		return err
 	}
 	alg := byte(algNote)
-	if p.Kind == KindCosignatures {
+	if byCosigner(p.Kind) {
 		alg = algCosign
 	}
 	c, single, err := openNote(s.Note, key, alg)
@@ -121,9 +121,9 @@ func (p *Proof) contradicts() error {
 		return errors.New("the two checkpoints are the same, or out of order")
 	case a.checkpoint.Origin != b.checkpoint.Origin:
 		return errors.New("the two checkpoints are not of one log")
-	case p.Kind == KindInclusion && (a.Inclusion.Index != b.Inclusion.Index || a.Inclusion.Leaf == b.Inclusion.Leaf):
+	case included(p.Kind) && (a.Inclusion.Index != b.Inclusion.Index || a.Inclusion.Leaf == b.Inclusion.Leaf):
 		return errors.New("the two trees do not disagree at one index")
-	case p.Kind != KindInclusion && (a.checkpoint.Size != b.checkpoint.Size || a.checkpoint.Root == b.checkpoint.Root):
+	case !included(p.Kind) && (a.checkpoint.Size != b.checkpoint.Size || a.checkpoint.Root == b.checkpoint.Root):
 		return errors.New("the two checkpoints can both hold: they are not of one size with different roots")
 	}
 	return nil
@@ -143,10 +143,20 @@ func ProveCosignatures(s Subject, key ed25519.PublicKey, a, b []byte) (*Proof, e
 // ProveInclusion makes the proof that two checkpoints of a log key, of any sizes,
 // hold different leaves at one index.
 func ProveInclusion(s Subject, key ed25519.PublicKey, a, b Signed) (*Proof, error) {
+	return proveIncluded(KindInclusion, s, key, a, b)
+}
+
+// ProveCosignedInclusion makes the proof that a witness cosigned two such
+// checkpoints.
+func ProveCosignedInclusion(s Subject, key ed25519.PublicKey, a, b Signed) (*Proof, error) {
+	return proveIncluded(KindCosignedInclusion, s, key, a, b)
+}
+
+func proveIncluded(kind string, s Subject, key ed25519.PublicKey, a, b Signed) (*Proof, error) {
 	if a.Inclusion == nil || b.Inclusion == nil {
 		return nil, errors.New("witness: both checkpoints need an inclusion proof")
 	}
-	return proveNotes(KindInclusion, s, key, &a, &b)
+	return proveNotes(kind, s, key, &a, &b)
 }
 
 func proveNotes(kind string, s Subject, key ed25519.PublicKey, sides ...*Signed) (*Proof, error) {
@@ -155,7 +165,7 @@ func proveNotes(kind string, s Subject, key ed25519.PublicKey, sides ...*Signed)
 	}
 	p := &Proof{Kind: kind, Subject: s, Agent: adp.NewAgentID(key)}
 	alg := byte(algNote)
-	if kind == KindCosignatures {
+	if byCosigner(kind) {
 		alg = algCosign
 	}
 	for i, side := range sides {

@@ -224,6 +224,14 @@ func (s *sim) catchUp(x *simNode) {
 		}
 		return nil, errors.New("no such peer")
 	}) // a peer that lies is an error, and no harm
+	_ = x.w.Confront(s.t.Context(), names, func(ctx context.Context, peer string, request []byte) ([]byte, error) {
+		for _, y := range s.nodes {
+			if y.o.Origin == peer && y.lies == nil {
+				return y.w.ServeTile(ctx, x.o.Origin, request)
+			}
+		}
+		return nil, errors.New("no such peer")
+	})
 }
 
 // connect links daemons, each to each.

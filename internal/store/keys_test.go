@@ -102,6 +102,22 @@ var kinds = []struct {
 		func(_, _, _ string, id uint64, _ int64) [][2][]byte { return two(store.WithheldRange(id)) }},
 	{"Sealed", func(_, _, _ string, id uint64, seq int64, _ [32]byte) []byte { return store.Sealed(id, seq) },
 		func(_, _, _ string, id uint64, _ int64) [][2][]byte { return two(store.SealedRange(id)) }},
+	{"TailHead", func(a, _, _ string, _ uint64, _ int64, _ [32]byte) []byte { return store.TailHead(a) },
+		func(_, _, _ string, _ uint64, _ int64) [][2][]byte { return two(store.TailHeadRange()) }},
+	{"TailTile", func(a, _, _ string, id uint64, seq int64, _ [32]byte) []byte {
+		return store.TailTile(a, 1, id, uint64(seq))
+	},
+		func(a, _, _ string, _ uint64, _ int64) [][2][]byte {
+			return append(two(store.TailTileRange("")), two(store.TailTileRange(a))...)
+		}},
+	{"TailIndex", func(a, b, _ string, _ uint64, _ int64, _ [32]byte) []byte { return store.TailIndex(a, b) },
+		func(a, _, _ string, _ uint64, _ int64) [][2][]byte {
+			return append(two(store.TailIndexRange("")), two(store.TailIndexRange(a))...)
+		}},
+	{"Claim", func(a, b, c string, _ uint64, _ int64, _ [32]byte) []byte { return store.Claim(a, b, c, a) },
+		func(a, _, _ string, _ uint64, _ int64) [][2][]byte {
+			return append(two(store.ClaimRange("")), two(store.ClaimRange(a))...)
+		}},
 	{"SeenLog", func(a, _, _ string, _ uint64, _ int64, _ [32]byte) []byte { return store.SeenLog(a) },
 		func(_, _, _ string, _ uint64, _ int64) [][2][]byte { return two(store.SeenLogRange()) }},
 }

@@ -30,8 +30,14 @@ type head struct {
 	Checkpoint []byte `json:"checkpoint"` // signed
 
 	root  [32]byte
-	json  []byte                 // as stored, nil while nothing is
-	edges [maxLevel + 1]edgeTile // the tiles at the right edge, by level
+	json  []byte                           // as stored, nil while nothing is
+	edges [maxLevel + 1]edgeTile           // the tiles at the right edge, by level
+	key   func(level, index uint64) []byte // where a tile is stored
+}
+
+// ownTiles tells where the tiles of a generation of our own log are stored.
+func ownTiles(generation int) func(level, index uint64) []byte {
+	return func(level, index uint64) []byte { return store.LogTile(uint64(generation), level, index) }
 }
 
 // edgeTile is the tile of a level that is not full, hashes side by side.
@@ -59,6 +65,7 @@ func Open(st *store.Store, name func(generation int) string, key func(generation
 	err := l.load(h)
 	if errors.Is(err, ErrDamaged) {
 		h = &head{Generation: max(h.Generation, 1), json: h.json}
+		h.key = ownTiles(h.Generation)
 	} else if err != nil {
 		return nil, err
 	}
@@ -67,6 +74,7 @@ func Open(st *store.Store, name func(generation int) string, key func(generation
 }
 
 func (l *Log) load(h *head) error {
+	h.key = ownTiles(h.Generation)
 	err := l.st.View(func(r store.Reader) error {
 		raw, ok, err := r.Get(store.Meta(headName))
 		if err != nil || !ok {
@@ -76,17 +84,8 @@ func (l *Log) load(h *head) error {
 		if err := json.Unmarshal(raw, h); err != nil || h.Generation < 1 || h.Size>>63 != 0 {
 			return fmt.Errorf("%w: its head is %.200q", ErrDamaged, raw)
 		}
-		for level := range h.edges {
-			count := h.Size >> (8 * level)
-			e := &h.edges[level]
-			if e.index = count / TileWidth; count%TileWidth == 0 {
-				continue
-			}
-			if e.hashes, err = readTile(r, h.Generation, Tile{Level: level, Index: e.index, Width: int(count % TileWidth)}); err != nil {
-				return err
-			}
-		}
-		return nil
+		h.key = ownTiles(h.Generation)
+		return h.readEdges(r)
 	})
 	if err != nil {
 		return err
@@ -139,10 +138,7 @@ type Pending struct{ next *head }
 // after a failure the Pending is dropped, and what was signed for it is gone.
 func (l *Log) Append(b *store.Batch, entries ...Entry) (*Pending, error) {
 	old := l.public.Load()
-	next := &head{Generation: old.Generation, Size: old.Size, edges: old.edges}
-	for i := range next.edges {
-		next.edges[i].hashes = slices.Clone(next.edges[i].hashes) // readers have the old ones
-	}
+	next := &head{Generation: old.Generation, Size: old.Size, edges: old.cloneEdges(), key: old.key}
 	gen := uint64(next.Generation)
 	for _, e := range entries {
 		if len(e.Data) > MaxEntry {
@@ -159,12 +155,40 @@ func (l *Log) Append(b *store.Batch, entries ...Entry) (*Pending, error) {
 	return l.finish(b, old, next)
 }
 
-func (l *Log) finish(b *store.Batch, old, next *head) (p *Pending, err error) {
-	for level, e := range next.edges {
-		if len(e.hashes) > 0 {
-			b.Put(store.LogTile(uint64(next.Generation), uint64(level), e.index), slices.Clone(e.hashes))
+// readEdges reads the tiles at the right edge.
+func (h *head) readEdges(r store.Reader) (err error) {
+	for level := range h.edges {
+		count := h.Size >> (8 * level)
+		e := &h.edges[level]
+		if e.index = count / TileWidth; count%TileWidth == 0 {
+			continue
+		}
+		if e.hashes, err = readTile(r, h.key, Tile{Level: level, Index: e.index, Width: int(count % TileWidth)}); err != nil {
+			return err
 		}
 	}
+	return nil
+}
+
+// cloneEdges: readers have the old ones.
+func (h *head) cloneEdges() [maxLevel + 1]edgeTile {
+	edges := h.edges
+	for i := range edges {
+		edges[i].hashes = slices.Clone(edges[i].hashes)
+	}
+	return edges
+}
+
+func (h *head) putEdges(b *store.Batch) {
+	for level, e := range h.edges {
+		if len(e.hashes) > 0 {
+			b.Put(h.key(uint64(level), e.index), slices.Clone(e.hashes))
+		}
+	}
+}
+
+func (l *Log) finish(b *store.Batch, old, next *head) (p *Pending, err error) {
+	next.putEdges(b)
 	if next.root, err = adp.ReadRoot(next.node(nil), next.Size); err != nil {
 		return nil, err
 	}
@@ -189,7 +213,7 @@ func (h *head) add(b *store.Batch, leaf [32]byte) error {
 		if len(e.hashes) < TileWidth*32 {
 			return nil
 		}
-		b.Put(store.LogTile(uint64(h.Generation), uint64(level), e.index), e.hashes)
+		b.Put(h.key(uint64(level), e.index), e.hashes)
 		root, err := adp.SubtreeRoot(e.hashes)
 		if err != nil {
 			return err
@@ -210,7 +234,7 @@ func (l *Log) Renew(b *store.Batch, generation int) (*Pending, error) {
 	if generation <= old.Generation {
 		return nil, fmt.Errorf("tilelog: generation %d does not come after %d", generation, old.Generation)
 	}
-	return l.finish(b, old, &head{Generation: generation})
+	return l.finish(b, old, &head{Generation: generation, key: ownTiles(generation)})
 }
 
 // node reads the hashes that Open and finish need: all of them stand in the tiles
@@ -225,7 +249,7 @@ func (h *head) node(r store.Reader) adp.NodeReader {
 			if r == nil {
 				return out, ErrNotThere
 			}
-			if hashes, err = readTile(r, h.Generation, t); err != nil {
+			if hashes, err = readTile(r, h.key, t); err != nil {
 				return out, err
 			}
 		}
@@ -245,8 +269,8 @@ func place(level uint, index uint64) (t Tile, at, n int) {
 	return t, int(first % TileWidth), n
 }
 
-func readTile(r store.Reader, generation int, t Tile) ([]byte, error) {
-	raw, ok, err := r.Get(store.LogTile(uint64(generation), uint64(t.Level), t.Index))
+func readTile(r store.Reader, key func(level, index uint64) []byte, t Tile) ([]byte, error) {
+	raw, ok, err := r.Get(key(uint64(t.Level), t.Index))
 	if err != nil {
 		return nil, err
 	}
@@ -264,7 +288,7 @@ func (l *Log) Read(t Tile) (out []byte, err error) {
 	}
 	err = l.st.View(func(r store.Reader) error {
 		if !t.Entries {
-			out, err = readTile(r, h.Generation, t)
+			out, err = readTile(r, h.key, t)
 			return err
 		}
 		var bad error
