@@ -102,7 +102,8 @@ func Run(ctx context.Context, cfg config.Config, edges Edges) (err error) {
 	if err != nil {
 		return err
 	}
-	d := &daemon{cfg: cfg, edges: edges, origin: origin, ring: ring, st: st, set: set, log: edges.Log, cert: cert, metrics: prometheus.NewRegistry(), askPeers: make(chan struct{}, 1)}
+	d := &daemon{cfg: cfg, edges: edges, origin: origin, ring: ring, st: st, set: set, log: edges.Log, cert: cert, metrics: prometheus.NewRegistry(), askPeers: make(chan struct{}, 1),
+		tails: tailing{wake: make(chan struct{}, 1), next: map[string]time.Time{}, wait: map[string]time.Duration{}}}
 	d.metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	d.signs = cfg.AllowPrivateAddresses
 	if _, err := fetch.Origin(origin, false); err == nil {

@@ -3,6 +3,7 @@ package daemon
 import (
 	"context"
 	"crypto/ed25519"
+	"errors"
 	"fmt"
 	"net/http"
 	"path/filepath"
@@ -39,11 +40,16 @@ func (d *daemon) routes(mux *web.Mux) {
 	mux.Handle("GET", "/federation/v1/hosts", func(w http.ResponseWriter, _ *http.Request) error {
 		type host struct {
 			mirror.HostStatus
-			Equivocated bool `json:"equivocated,omitempty"` // a key of it is proven to have signed two logs
+			Equivocated bool                `json:"equivocated,omitempty"` // a key of it is proven to have signed two logs
+			Log         *witness.TailStatus `json:"log,omitempty"`         // how far its log was read
 		}
 		list := []host{}
 		for _, h := range d.mirror.Hosts() {
-			list = append(list, host{h, d.witness.HostEquivocated(h.Origin)})
+			shown := host{HostStatus: h, Equivocated: d.witness.HostEquivocated(h.Origin)}
+			if s, ok := d.witness.Tailed(h.Origin); ok {
+				shown.Log = &s
+			}
+			list = append(list, shown)
 		}
 		web.WriteJSON(w, http.StatusOK, list)
 		return nil
@@ -181,6 +187,7 @@ func (d *daemon) connectWitness() error {
 	}
 	d.witness.SetPublisher(statements.Publish, evidence.Publish)
 	d.node.HandleStream(witness.ProtocolSync, witness.MaxSyncRequest, witness.MaxSyncResponse, d.witness.ServeSync)
+	d.node.HandleStream(witness.ProtocolTile, witness.MaxTileRequest, witness.MaxTileResponse, d.witness.ServeTile)
 	d.node.OnPeer(func(string) { d.pullSoon() })
 	return nil
 }
@@ -212,9 +219,13 @@ func (d *daemon) pullAll(ctx context.Context) error {
 	if d.node == nil {
 		return nil
 	}
-	return d.witness.CatchUp(ctx, d.node.Peers(), func(ctx context.Context, peer string, request []byte) ([]byte, error) {
-		return d.node.Request(ctx, peer, witness.ProtocolSync, request, witness.MaxSyncResponse)
-	})
+	ask := func(protocol string, most int) func(context.Context, string, []byte) ([]byte, error) {
+		return func(ctx context.Context, peer string, request []byte) ([]byte, error) {
+			return d.node.Request(ctx, peer, protocol, request, most)
+		}
+	}
+	err := d.witness.CatchUp(ctx, d.node.Peers(), ask(witness.ProtocolSync, witness.MaxSyncResponse))
+	return errors.Join(err, d.witness.Confront(ctx, d.node.Peers(), ask(witness.ProtocolTile, witness.MaxTileResponse)))
 }
 
 // equivocated marks a room whose host is proven to have told two stories of it.
@@ -270,7 +281,7 @@ func (d *daemon) buildMirror() (err error) {
 		Pending:       d.witness.Pending,
 		Changed:       d.reindex,
 		Listed:        d.listed,
-		Bound:         func(string) { d.pullSoon() },
+		Bound:         func(string) { d.pullSoon(); d.tailSoon() },
 		Unlisted:      d.index.Remove,
 		Completed:     func(r *replica.Replica) { d.reindex(r); d.witness.Completed(r) },
 		Observed:      d.observed,

@@ -55,6 +55,7 @@ type daemon struct {
 	cosigner  *cosign.Witness // nil when the role is off, or nothing is signed
 	node      *p2p.Node       // nil when p2p is off
 	askPeers  chan struct{}
+	tails     tailing
 }
 
 // build makes the roles and hands each what it asked for.
@@ -161,7 +162,7 @@ func (d *daemon) buildNode() (err error) {
 
 // runners are the loops that run as long as the daemon does.
 func (d *daemon) runners() []func(context.Context) error {
-	all := []func(context.Context) error{d.witness.Run, d.collector.Run, d.mirror.Run, d.runPulls, d.runPeriodic}
+	all := []func(context.Context) error{d.witness.Run, d.collector.Run, d.mirror.Run, d.runPulls, d.runTails, d.runPeriodic}
 	if d.host != nil {
 		all = append(all, d.host.Run)
 	}

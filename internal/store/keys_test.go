@@ -219,6 +219,7 @@ func TestKeysOneEach(t *testing.T) {
 		"AttestationByRoom": 3, "Evidence": 1, "EvidenceByRoom": 3, "Host": 1, "HostRoom": 2, "Branch": 2, "Binding": 3,
 		"Pack": 1, "Policy": 1, "TreeNode": 2, "Content": 2, "RoomCheckpoint": 1, "LogEntry": 2, "LogTile": 2, "LogIndex": 2, "SeenLog": 1,
 		"Withheld": 2, "Sealed": 2, "Cosigned": 1,
+		"TailHead": 1, "TailTile": 3, "TailIndex": 2, "Claim": 3,
 	}
 	for _, k := range kinds {
 		differ := 0
@@ -260,6 +261,9 @@ func TestParseKeys(t *testing.T) {
 		}
 		if s, err := store.ParseSeenLog(store.SeenLog(a)); err != nil || s != a {
 			t.Fatalf("ParseSeenLog = %q, %v", s, err)
+		}
+		if o, r, g, l, err := store.ParseClaim(store.Claim(a, b, c, a)); err != nil || o != a || r != b || g != c || l != a {
+			t.Fatalf("ParseClaim = %q, %q, %q, %q, %v", o, r, g, l, err)
 		}
 		if g, i, err := store.ParseLogEntry(store.LogEntry(id, uint64(seq))); err != nil || g != id || i != uint64(seq) {
 			t.Fatalf("ParseLogEntry = %d, %d, %v", g, i, err)
@@ -312,6 +316,8 @@ func FuzzParseKeys(f *testing.F) {
 		check("ParseContent", err, func() []byte { return store.Content(cid, of) })
 		seen, err := store.ParseSeenLog(key)
 		check("ParseSeenLog", err, func() []byte { return store.SeenLog(seen) })
+		origin, id4, genesis, line, err := store.ParseClaim(key)
+		check("ParseClaim", err, func() []byte { return store.Claim(origin, id4, genesis, line) })
 		generation, index, err := store.ParseLogEntry(key)
 		check("ParseLogEntry", err, func() []byte { return store.LogEntry(generation, index) })
 		agent, room, err := store.ParseMemberRoom(key)
