@@ -162,7 +162,7 @@ func (h *host) reset() {
 	h.mu.Lock()
 	h.held, h.heard = 0, 0 // until the relay brings news again, polling does
 	for _, v := range h.rooms {
-		v.next, v.look, v.retryAt, v.askAt, v.streamAt, v.failures, v.streamFails = 0, 0, 0, 0, 0, 0, 0
+		v.next, v.look, v.retryAt, v.askAt, v.streamAt, v.failures, v.streamFails, v.mendAt = 0, 0, 0, 0, 0, 0, 0, 1
 	}
 	h.mu.Unlock()
 	poke(h.wake)

@@ -227,6 +227,8 @@ type roomView struct {
 	listed   int64 // seq as listed last
 	heeded   bool  // its contract was looked at for a wish about mirrors
 	recheck  bool  // it may have taken that wish back
+	mendAt   int64 // not before is asked for originals that the host withheld, see mend.go; 0: not decided
+	mendFrom int64 // seq behind which it is
 
 	// The relay, see feed.go and waiting.go.
 	feed      []*news   // news that nobody has looked at yet, in order
@@ -277,6 +279,9 @@ func (h *host) compare(ctx context.Context, rooms map[string]listedRoom, whole b
 		if need {
 			v.busy = true
 			work = append(work, func() { h.job(ctx, v, func(ctx context.Context) (listedRoom, error) { return l, h.sync(ctx, v, l) }) })
+		} else if same && v.r != nil && v.mends(v.r.Row(), now) {
+			v.busy = true
+			work = append(work, func() { h.job(ctx, v, func(ctx context.Context) (listedRoom, error) { return l, h.mend(ctx, v) }) })
 		}
 		news = news || fresh
 		if same && !v.busy && h.wantsStream(v, l, now) {

@@ -193,6 +193,7 @@ type Mirror struct {
 	// roomRetry is how long a room that is stuck waits when nothing changes at
 	// its host; packWait bounds the fetching of packs for one page.
 	roomRetry, packWait time.Duration
+	mendEvery           time.Duration // see mend.go
 	slowAfter           time.Duration // an exchange that takes so long makes a host a slow one
 	pageBytes           int64         // of a page of events
 
@@ -209,7 +210,7 @@ var ErrUnknownHost = errors.New("this host is not followed")
 func New(o Options) (*Mirror, error) {
 	o.fill()
 	m := &Mirror{o: o, log: o.Log, metrics: newMetrics(o.Registerer), cores: make(chan struct{}, runtime.GOMAXPROCS(0)), work: newPool(maxWork), slow: newPool(maxSlowWork), slowAfter: slowAfter,
-		roomRetry: 10 * time.Minute, packWait: 10 * time.Second, pageBytes: maxPage, hosts: map[string]*host{}}
+		roomRetry: 10 * time.Minute, packWait: 10 * time.Second, mendEvery: mendEvery, pageBytes: maxPage, hosts: map[string]*host{}}
 	m.relay.seen = make(chan signedHead, maxSeen)
 	m.relay.conflicts, m.publisher.wake = make(chan [2]signedHead, maxConflicts), make(chan struct{}, 1)
 	key, err := m.cursorKey()

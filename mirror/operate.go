@@ -149,7 +149,7 @@ func (m *Mirror) retry(origin, roomID string) error {
 	return m.with(origin, func(h *host) error {
 		h.mu.Lock()
 		if v := h.rooms[roomID]; v != nil {
-			v.next, v.look, v.retryAt, v.askAt, v.failures, v.stuck, v.tried = 0, 0, 0, 0, 0, false, ""
+			v.next, v.look, v.retryAt, v.askAt, v.failures, v.stuck, v.tried, v.mendAt = 0, 0, 0, 0, 0, false, "", 1
 		}
 		h.mu.Unlock()
 		poke(h.wake)

@@ -313,10 +313,15 @@ func (h *host) geneses(id string) (n int) {
 	return n
 }
 
-// count adds what the replay found about a record to a row (federation.md,
-// Mirroring a host, 4).
+// count adds what the replay found about a record to a row, and to the metrics.
 func (m *Mirror) count(row *replica.Row, v room.Verdict) {
 	m.metrics.records.WithLabelValues(string(v.Outcome)).Inc()
+	countInto(row, v)
+}
+
+// countInto adds what the replay found about a record to a row (federation.md,
+// Mirroring a host, 4).
+func countInto(row *replica.Row, v room.Verdict) {
 	switch v.Outcome {
 	case room.Violation:
 		rules := maps.Clone(row.Rules)

@@ -120,23 +120,9 @@ func (r *Replica) AdoptArchive(ctx context.Context, c *adp.Claim) error {
 		}
 		return fmt.Errorf("%w: it has another archive", ErrExists)
 	}
-	sum, err := r.Summary(ctx)
+	line1, err := r.fits(ctx, c)
 	if err != nil {
 		return err
-	}
-	if err := c.Check(sum); err != nil {
-		return fmt.Errorf("%w: %w", ErrMismatch, err)
-	}
-	line1, err := c.Line1()
-	if err != nil {
-		return err
-	}
-	bundle, err := r.bundle(ctx, line1, sum.Count)
-	if err != nil {
-		return err
-	}
-	if sum.Withheld == 0 && (bundle.CID() != c.BundleCID || bundle.Bytes != c.BundleBytes) {
-		return fmt.Errorf("%w: bundle_cid or bundle_bytes is not that of archive.jsonl", ErrMismatch)
 	}
 	return r.keepArchive(c.JSON(), line1)
 }

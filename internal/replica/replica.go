@@ -210,6 +210,10 @@ func (t *Turn) Append(rec *adp.Record, ch *room.Change, extra *store.Batch, done
 	row.Bytes += int64(len(rec.JSON()))
 	if rec.Redacted {
 		row.Withheld++
+		if err := r.noteKeptBack(b, rec); err != nil {
+			r.failed.Store(true)
+			return err
+		}
 	}
 	row.Frontier = slices.Clone(r.tree.Frontier()) // the tree goes on in place
 	// what the log alone does not replay to goes into a snapshot at once

@@ -19,6 +19,7 @@ const (
 	Seal              Fate = "seal"                // kept where no reader gets at it
 	Erase             Fate = "erase"               // deleted
 	EraseAfterArchive Fate = "erase-after-archive" // sealed until the archive, whose digests cover it, is made
+	NeverHeld         Fate = "never-held"          // the origin withheld it when it was copied, and so does the operator
 )
 
 // Withholding says why a record is not shown.
@@ -49,7 +50,7 @@ func (r *Replica) Withhold(seq int64, reason string, now int64, fate Fate) (With
 		}
 		switch w.Type = rec.Envelope.Type; {
 		case rec.Redacted:
-			return adp.Errorf(adp.InvalidRequest, "seq %d is withheld already", seq)
+			return r.withholdKeptBack(b, &w)
 		case !room.CanBeWithheld(w.Type):
 			return adp.Errorf(adp.InvalidRequest, "seq %d is a %s, on which the state of the room rests; only messages and events of types that the room declared can be withheld", seq, w.Type)
 		}
@@ -77,7 +78,31 @@ func (r *Replica) Withhold(seq int64, reason string, now int64, fate Fate) (With
 	return w, err
 }
 
-// Release shows a record again whose original was sealed.
+// withholdKeptBack takes note that the operator withholds a record that came without its
+// envelope: it stays so when the origin shows it again.
+func (r *Replica) withholdKeptBack(b *store.Batch, w *Withholding) error {
+	before, ok, err := r.set.st.Get(store.Withheld(r.ID, w.Seq))
+	if err != nil {
+		return err
+	}
+	var old Withholding
+	if ok {
+		if err := json.Unmarshal(before, &old); err != nil {
+			return err
+		}
+	}
+	if old.Fate != KeptBack {
+		return adp.Errorf(adp.InvalidRequest, "seq %d is withheld already", w.Seq)
+	}
+	w.Fate = NeverHeld
+	note, err := json.Marshal(w)
+	b.Expect(store.Withheld(r.ID, w.Seq), before)
+	b.Put(store.Withheld(r.ID, w.Seq), note)
+	return err
+}
+
+// Release shows a record again whose original was sealed. One whose original was never
+// held is shown when its origin shows it.
 func (r *Replica) Release(seq int64) error {
 	r.archiving.Lock()
 	defer r.archiving.Unlock()
@@ -94,7 +119,7 @@ func (r *Replica) Release(seq int64) error {
 			return err
 		}
 		if !ok {
-			return adp.Errorf(adp.InvalidRequest, "the original of seq %d is not held here: it was erased, or %s itself withholds it", seq, r.Origin)
+			return r.releaseKeptBack(b, rec)
 		}
 		b.Expect(store.Record(r.ID, seq), rec.JSON())
 		b.Put(store.Record(r.ID, seq), original)
@@ -105,6 +130,25 @@ func (r *Replica) Release(seq int64) error {
 	})
 }
 
+// releaseKeptBack leaves it to the origin again whether a record is shown.
+func (r *Replica) releaseKeptBack(b *store.Batch, rec *adp.Record) error {
+	note, ok, err := r.set.st.Get(store.Withheld(r.ID, rec.Seq))
+	if err != nil {
+		return err
+	}
+	var w Withholding
+	if ok {
+		if err := json.Unmarshal(note, &w); err != nil {
+			return err
+		}
+	}
+	if w.Fate != NeverHeld {
+		return adp.Errorf(adp.InvalidRequest, "the original of seq %d is not held here: it was erased, or %s itself withholds it", rec.Seq, r.Origin)
+	}
+	b.Expect(store.Withheld(r.ID, rec.Seq), note)
+	return r.noteKeptBack(b, rec)
+}
+
 // Withholdings lists what was withheld here, by seq. What the origin itself
 // withholds is not among it; Row.Withheld counts both.
 func (r *Replica) Withholdings() (list []Withholding, err error) {
@@ -113,11 +157,10 @@ func (r *Replica) Withholdings() (list []Withholding, err error) {
 		from, to := store.WithheldRange(r.ID)
 		return rd.Scan(from, to, func(_, value []byte) bool {
 			var w Withholding
-			if bad = json.Unmarshal(value, &w); bad != nil {
-				return false
+			if bad = json.Unmarshal(value, &w); bad == nil && w.Fate != KeptBack {
+				list = append(list, w)
 			}
-			list = append(list, w)
-			return true
+			return bad == nil
 		})
 	})
 	return list, errors.Join(err, bad)
@@ -135,7 +178,7 @@ func (r *Replica) ScanHeld(after, last int64, fn func(seq int64, raw []byte) err
 	}
 	sealed := map[int64]bool{}
 	for _, w := range list {
-		sealed[w.Seq] = w.Fate != Erase
+		sealed[w.Seq] = w.Fate == Seal || w.Fate == EraseAfterArchive
 	}
 	return r.Scan(after, last, func(seq int64, raw []byte) error {
 		if sealed[seq] {
