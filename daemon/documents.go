@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"context"
+	"slices"
 
 	"github.com/witan-adp/witan/adp"
 	"github.com/witan-adp/witan/adp/room"
@@ -17,6 +18,7 @@ func (d *daemon) document(ctx context.Context, r *replica.Replica) (index.Doc, e
 		Verdict: row.EffectiveVerdict(), State: row.State, Reason: row.Reason, Unverifiable: row.Unverifiable, Withheld: row.Withheld, SyncedAt: r.SyncedAt.Load()}
 	if !own {
 		doc.State, doc.Reason = d.mirror.Standing(r)
+		_, doc.Hidden = d.mirror.Hidden(r)
 	}
 	err := r.View(ctx, func(s *room.State) {
 		k := s.Contract
@@ -26,7 +28,13 @@ func (d *daemon) document(ctx context.Context, r *replica.Replica) (index.Doc, e
 		doc.Members, doc.Speakers, doc.Observers = int64(len(s.Members)), s.Speakers(), s.Observers()
 		doc.Records, doc.LastActivity = s.Last.Seq, s.ReceivedAt
 		for _, t := range s.Registry.All() {
-			doc.Types = append(doc.Types, t.Type)
+			doc.Types, doc.Titles = append(doc.Types, t.Type), append(doc.Titles, t.Title)
+		}
+		doc.Packs = slices.Clone(s.Registered)
+		for _, p := range s.External {
+			if !slices.Contains(doc.Packs, p.URI) {
+				doc.Packs = append(doc.Packs, p.URI)
+			}
 		}
 		if own && doc.State == "" {
 			doc.State = replica.Following

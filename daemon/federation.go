@@ -147,7 +147,12 @@ func (d *daemon) buildWitness(cursors *web.Cursors) (err error) {
 		Origins: d.followed,
 		Grown:   d.grown, Cosigned: d.cosigned,
 		Cursors: cursors, Now: d.edges.Now, Log: d.log, Registerer: d.metrics,
-		Attested:    func(origin, roomID string, n int64, state string) { d.index.SetAttested(origin, roomID, n, state) },
+		Attested: func(origin, roomID string, n int64, state string) {
+			if d.witness != nil { // else it is being opened, and the index is filled after that
+				n, state = d.attested(origin, roomID)
+			}
+			d.index.SetAttested(origin, roomID, n, state)
+		},
 		Equivocated: d.equivocated, Cosigners: func() []ed25519.PublicKey { return append(d.bindings.Cosigners(), cosigners...) },
 	})
 	return err
@@ -161,8 +166,14 @@ func (d *daemon) followed() []string {
 	return origins
 }
 
+// attested is what the index says about attestations of a room. Where a key of the
+// host is proven to have signed two logs, no statement of it says anything.
 func (d *daemon) attested(origin, roomID string) (int64, string) {
-	return d.witness.State(origin, roomID)
+	n, state := d.witness.State(origin, roomID)
+	if d.witness.HostEquivocated(origin) {
+		state = witness.Equivocated
+	}
+	return n, state
 }
 
 // connectWitness joins the topics and answers catch-up streams.
@@ -230,8 +241,12 @@ func (d *daemon) pullAll(ctx context.Context) error {
 
 // equivocated marks a room whose host is proven to have told two stories of it.
 func (d *daemon) equivocated(origin, roomID, genesis string) {
-	if roomID == "" {
-		return // the list of hosts asks the witness
+	if roomID == "" { // the list of hosts asks the witness; its rooms say so as attested: equivocated
+		for _, r := range d.set.Of(origin) {
+			n, state := d.attested(origin, r.RoomID)
+			d.index.SetAttested(origin, r.RoomID, n, state)
+		}
+		return
 	}
 	r, ok := d.set.GetKey(replica.Key{Origin: origin, RoomID: roomID, Genesis: genesis})
 	if !ok || r.Row().Verdict == replica.Equivocated {

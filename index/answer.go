@@ -11,9 +11,11 @@ import (
 	"github.com/witan-adp/witan/internal/web"
 )
 
-// answer is one room of GET /v1/index/rooms (federation: Answers of these
-// endpoints). It has the contract under the names of the Room resource.
-type answer struct {
+// Room is one room of an answer (federation: Answers of these endpoints). It has
+// the contract under the names of the Room resource. Times are Unix ms.
+//
+// All text in it is what strangers wrote.
+type Room struct {
 	URL          string          `json:"url"`
 	Origin       string          `json:"origin"`
 	RoomID       string          `json:"room_id"`
@@ -43,103 +45,189 @@ type answer struct {
 	Attestations int64           `json:"attestations"`
 	SyncedAt     int64           `json:"synced_at,omitempty"`
 	Types        []string        `json:"types,omitempty"`
+	Packs        []string        `json:"packs,omitempty"`
+
+	Own    bool `json:"-"` // hosted here
+	Hidden bool `json:"-"` // held and not shown: JSON has only names, verdict, state and reason
 }
 
-func (r *row) answer(now int64) answer {
-	d := &r.doc
-	return answer{
-		URL: d.URL, Origin: d.Origin, RoomID: d.RoomID, Genesis: d.Genesis,
-		Topic: d.Topic, Agenda: d.Agenda, Guidance: d.Guidance, Visibility: d.Visibility,
-		StartTime: d.StartTime, EndTime: d.EndTime, Tags: d.Tags, Language: d.Language, Policy: d.Policy,
-		Creator: d.Creator, CreatedAt: d.CreatedAt, Status: r.statusAt(now),
-		Members: d.Members, Speakers: d.Speakers, Records: d.Records, LastActivity: d.LastActivity,
-		Verdict: d.Verdict, State: d.State, Reason: d.Reason, Unverifiable: d.Unverifiable, Withheld: d.Withheld,
-		Attested: d.Attested, Attestations: d.Attestations, SyncedAt: d.SyncedAt, Types: d.Types,
+// MarshalJSON writes no more of a hidden room than what it is called and why it is
+// not shown.
+func (r Room) MarshalJSON() ([]byte, error) {
+	if r.Hidden {
+		return json.Marshal(struct {
+			URL      string `json:"url"`
+			Origin   string `json:"origin"`
+			RoomID   string `json:"room_id"`
+			Verdict  string `json:"verdict"`
+			State    string `json:"state"`
+			Reason   string `json:"reason,omitempty"`
+			Attested string `json:"attested"`
+			Hidden   bool   `json:"hidden"`
+		}{r.URL, r.Origin, r.RoomID, r.Verdict, r.State, r.Reason, r.Attested, true})
 	}
+	type plain Room
+	return marshal(plain(r))
 }
 
-// ServeRooms answers GET /v1/index/rooms: a bare array, with a Link to the next
-// page.
+// marshal is json.Marshal that leaves <, > and & as they are.
+func marshal(v any) ([]byte, error) {
+	var b bytes.Buffer
+	encoder := json.NewEncoder(&b)
+	encoder.SetEscapeHTML(false)
+	if err := encoder.Encode(v); err != nil {
+		return nil, err
+	}
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
+}
+
+// Count is how many of the matching rooms have a value.
+type Count struct {
+	Value string `json:"value"`
+	Count int64  `json:"count"`
+}
+
+// Result is one page of a list of rooms.
+type Result struct {
+	Rooms []Room
+	// Facets are counts over all rooms that match, not only those of the page, by the
+	// names that "facets" asked for; the most frequent values first, at most MaxFacet.
+	Facets map[string][]Count
+	// Next is the query of the next page, with its cursor; nil on the last page. A page
+	// that has a next one may be shorter than the limit, or empty.
+	Next url.Values
+	// Note says in words how the answer is less than the query asked for; "" when it is
+	// not.
+	Note string
+	// ETag is a strong entity tag of all the above.
+	ETag string
+
+	items [][]byte // the rooms as JSON
+}
+
+// Rooms answers a query for rooms. It is what GET /v1/index/rooms, pages, feeds and
+// tools ask. What it does not understand is invalid_request with data.parameter;
+// parameters that it does not know are ignored.
 //
 // Filters, each once and none empty: host or origin (an origin, or an
 // authority), tag, status, language ("en" is also en-GB), q (all words in
-// topic, agenda, guidance or tags), keyword (ADP §18), creator, visibility,
-// verdict, state, attested, joinable (true or false: public and not over),
-// types (one type name), starts_after and ends_before (Unix ms, exclusive).
+// topic, agenda, guidance, tags or titles of types), keyword (ADP §18), creator,
+// visibility, verdict, state, attested, joinable (true or false: public and not
+// over), types (a type, or a pack by ID or URI, of the registry), starts_after,
+// ends_before and since (Unix ms, exclusive; since is about the last activity).
+//
 // sort is activity (active, scheduled, ended, cancelled; in each the latest
-// activity first; then the URL), or start (the earliest first). limit is 20,
-// and 200 at most. What is not understood is invalid_request, with
-// data.parameter; unknown parameters are ignored.
+// activity first), start (the earliest first) or relevance (with q). facets is a
+// list of status, host, language and tag. limit is 20, and 200 at most. cursor is
+// that of Next.
+func (x *Index) Rooms(ctx context.Context, q url.Values) (*Result, error) {
+	f, err := parseRooms(q, x.opts.Cursors)
+	if err != nil {
+		return nil, err
+	}
+	return x.answer(ctx, f)
+}
+
+// Own is Rooms for GET /v1/rooms/public (ADP §18): our own public and restricted
+// rooms. It reads the filters that are named there, limit (20, and 100 at most)
+// and cursor. The order is that of sort=activity.
+func (x *Index) Own(ctx context.Context, q url.Values) (*Result, error) {
+	f, err := parsePublic(q, x.opts.Cursors)
+	if err != nil {
+		return nil, err
+	}
+	return x.answer(ctx, f)
+}
+
+func (x *Index) answer(ctx context.Context, f *filter) (*Result, error) {
+	now := x.opts.Now()
+	page, next, err := x.page(ctx, f, now)
+	if err != nil {
+		return nil, err
+	}
+	out := &Result{Rooms: make([]Room, len(page)), items: make([][]byte, len(page))}
+	for i, found := range page {
+		out.Rooms[i] = found.row.room(now)
+		if out.items[i], err = marshal(out.Rooms[i]); err != nil {
+			return nil, fmt.Errorf("index: encode room %s of %s: %w", found.row.doc.RoomID, found.row.doc.Origin, err)
+		}
+	}
+	if len(f.facets) > 0 {
+		if out.Facets, err = x.facets(ctx, f, now); err != nil {
+			return nil, err
+		}
+	}
+	if next != "" {
+		f.kept.Set("cursor", next)
+		out.Next = f.kept
+	}
+	body, err := out.body()
+	if err != nil {
+		return nil, err
+	}
+	out.ETag = web.Tag(append(body, out.Next.Encode()...))
+	return out, nil
+}
+
+// body is the answer as an object.
+func (r *Result) body() ([]byte, error) {
+	rooms := make([]json.RawMessage, len(r.items))
+	for i, item := range r.items {
+		rooms[i] = item
+	}
+	return marshal(struct {
+		Rooms  []json.RawMessage  `json:"rooms"`
+		Facets map[string][]Count `json:"facets,omitempty"`
+		Note   string             `json:"note,omitempty"`
+	}{rooms, r.Facets, r.Note})
+}
+
+// NoteHeader is the header of an answer that has a note.
+const NoteHeader = "Witan-Note"
+
+// ServeRooms answers GET /v1/index/rooms, see Rooms: a bare array, or with facets an
+// object of rooms, facets and note. Link names the next page; the note stands in a
+// header, too.
 func (x *Index) ServeRooms(w http.ResponseWriter, r *http.Request) error {
 	q, err := web.ParseQuery(r)
 	if err != nil {
 		return err
 	}
-	f, err := parseRooms(q, x.opts.Cursors)
+	out, err := x.Rooms(r.Context(), q)
 	if err != nil {
 		return err
 	}
-	now := x.opts.Now()
-	page, next, err := x.page(r.Context(), f, now)
+	if out.Next != nil {
+		web.NextLink(w, x.opts.Own+"/v1/index/rooms?"+out.Next.Encode())
+	}
+	if out.Note != "" {
+		w.Header().Set(NoteHeader, out.Note)
+	}
+	if web.NotModified(w, r, out.ETag, web.CacheAsk) {
+		return nil
+	}
+	if out.Facets == nil {
+		web.WriteArray(w, out.items)
+		return nil
+	}
+	body, err := out.body()
 	if err != nil {
 		return err
 	}
-	var out bytes.Buffer
-	encoder := json.NewEncoder(&out)
-	encoder.SetEscapeHTML(false)
-	ends := make([]int, len(page))
-	for i, found := range page {
-		if err := encoder.Encode(found.row.answer(now)); err != nil {
-			return fmt.Errorf("index: encode room %s of %s: %w", found.row.doc.RoomID, found.row.doc.Origin, err)
-		}
-		ends[i] = out.Len()
-	}
-	items := make([][]byte, len(page))
-	from := 0
-	for i, end := range ends {
-		items[i] = out.Bytes()[from : end-1] // less the line feed
-		from = end
-	}
-	if next != "" {
-		f.kept.Set("cursor", next)
-		web.NextLink(w, x.opts.Own+"/v1/index/rooms?"+f.kept.Encode())
-	}
-	web.WriteArray(w, items)
+	web.WriteRaw(w, http.StatusOK, body)
 	return nil
 }
 
-// Public is for GET /v1/rooms/public (ADP §18): the IDs of our own public and
-// restricted rooms that match q, in order, and the cursor of the next page, ""
-// when this is the last. The order is active, scheduled, ended, cancelled; in
-// each the latest activity first; then the ID.
-//
-// It reads status, tag, keyword, creator, starts_after, ends_before, language,
-// limit (20, and 100 at most) and cursor, as ServeRooms does.
+// Public is Own for a host that only needs the IDs, in order, and the cursor of the
+// next page, "" when this is the last.
 func (x *Index) Public(q url.Values) (ids []string, next string, err error) {
-	f, err := parsePublic(q, x.opts.Cursors)
+	out, err := x.Own(context.Background(), q)
 	if err != nil {
 		return nil, "", err
 	}
-	page, next, err := x.page(context.Background(), f, x.opts.Now())
-	if err != nil {
-		return nil, "", err
+	ids = make([]string, len(out.Rooms))
+	for i, r := range out.Rooms {
+		ids[i] = r.RoomID
 	}
-	ids = make([]string, len(page))
-	for i, found := range page {
-		ids[i] = found.row.doc.RoomID
-	}
-	return ids, next, nil
-}
-
-// page is what find found, and the cursor of the next page.
-func (x *Index) page(ctx context.Context, f *filter, now int64) (page []found, next string, err error) {
-	page, at, err := x.find(ctx, f, now)
-	if err != nil {
-		return nil, "", err
-	}
-	if len(page) > f.limit {
-		page = page[:f.limit]
-		next = sealCursor(x.opts.Cursors, f.list, at, page[f.limit-1].place)
-	}
-	return page, next, nil
+	return ids, out.Next.Get("cursor"), nil
 }

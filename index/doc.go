@@ -41,6 +41,8 @@ type Doc struct {
 	Members, Speakers, Observers, Records                  int64
 	LastActivity                                           int64    // received_at of the newest record
 	Types                                                  []string // type names in the registry
+	Titles                                                 []string // and the titles of these types
+	Packs                                                  []string // imported: IDs of registered packs, URIs of others
 	Verdict, State, Reason                                 string
 	Unverifiable, Withheld                                 int64
 	SyncedAt                                               int64 // 0 for own rooms
@@ -48,6 +50,9 @@ type Doc struct {
 	Attested                                               string // "" is "unattested"
 	Own                                                    bool
 	MetadataOnly                                           bool // a restricted room of another host: listed, not copied
+	// Hidden: the room is held and not shown. Only its name, URL, verdict, state, reason
+	// and attestations are kept, whatever else is in the Doc.
+	Hidden bool
 }
 
 // The words of the filters (federation: Mirroring a host, 5; Statements). A
@@ -66,8 +71,9 @@ const (
 	isOwn
 	isClosed
 	isCancelled
+	isHidden
 
-	visibilityAt = 4 * iota
+	visibilityAt = 4 * (iota - 1)
 	verdictAt
 	stateAt
 	attestedAt
@@ -87,7 +93,7 @@ func bit(b uint32, on bool) uint32 {
 }
 
 func bitsOf(d *Doc) uint32 {
-	return isLive | bit(isOwn, d.Own) | bit(isClosed, d.Closed) | bit(isCancelled, d.Cancelled) |
+	return isLive | bit(isOwn, d.Own) | bit(isClosed, d.Closed) | bit(isCancelled, d.Cancelled) | bit(isHidden, d.Hidden) |
 		code(visibilities, d.Visibility, visibilityAt) | code(verdicts, d.Verdict, verdictAt) |
 		code(states, d.State, stateAt) | code(attesteds, d.Attested, attestedAt)
 }
@@ -119,6 +125,10 @@ func shareAll(list []string) []string {
 // newRow copies d. It takes the search text of the row that was there before
 // when the words are the same, as they are when only a message came.
 func newRow(d Doc, before *row) *row {
+	if d.Hidden {
+		d = Doc{Origin: d.Origin, RoomID: d.RoomID, Genesis: d.Genesis, URL: d.URL, Visibility: d.Visibility, Verdict: d.Verdict, State: d.State,
+			Reason: d.Reason, Attested: d.Attested, Attestations: d.Attestations, Own: d.Own, Hidden: true}
+	}
 	d.Origin, d.Creator, d.Language = share(d.Origin), share(d.Creator), share(d.Language)
 	d.Visibility, d.Verdict, d.State = share(d.Visibility), share(d.Verdict), share(d.State)
 	d.Reason = strings.Clone(d.Reason)
@@ -126,7 +136,7 @@ func newRow(d Doc, before *row) *row {
 		d.Attested = attesteds[0]
 	}
 	d.Attested = share(d.Attested)
-	d.Types = shareAll(d.Types)
+	d.Types, d.Titles, d.Packs = shareAll(d.Types), shareAll(d.Titles), shareAll(d.Packs)
 	d.Extra, d.Observers = nil, 0
 	if d.Policy = bytes.Clone(d.Policy); !json.Valid(d.Policy) { // it would spoil the whole list
 		d.Policy = nil
@@ -134,7 +144,7 @@ func newRow(d Doc, before *row) *row {
 
 	r := &row{doc: d, tie: tieOf(&d)}
 	if b := before; b != nil && b.doc.Topic == d.Topic && b.doc.Agenda == d.Agenda && b.doc.Guidance == d.Guidance &&
-		b.doc.URL == d.URL && b.doc.RoomID == d.RoomID && b.doc.Genesis == d.Genesis && slices.Equal(b.doc.Tags, d.Tags) {
+		b.doc.URL == d.URL && b.doc.RoomID == d.RoomID && b.doc.Genesis == d.Genesis && slices.Equal(b.doc.Tags, d.Tags) && slices.Equal(b.doc.Titles, d.Titles) {
 		r.doc.Topic, r.doc.Agenda, r.doc.Guidance, r.doc.Tags = b.doc.Topic, b.doc.Agenda, b.doc.Guidance, b.doc.Tags
 		r.doc.URL, r.doc.RoomID, r.doc.Genesis = b.doc.URL, b.doc.RoomID, b.doc.Genesis
 		r.text, r.keywords = b.text, b.keywords

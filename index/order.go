@@ -30,6 +30,7 @@ const (
 	scheduled
 	ended
 	cancelled
+	hidden // held and not shown: it has no status to show
 )
 
 var statuses = []string{string(room.Active), string(room.Scheduled), string(room.Ended), string(room.Cancelled)}
@@ -39,6 +40,8 @@ var statuses = []string{string(room.Active), string(room.Scheduled), string(room
 func statusAt(bits uint32, start, end, activity, t int64) status {
 	t = max(t, activity)
 	switch {
+	case bits&isHidden != 0:
+		return hidden
 	case bits&isCancelled != 0:
 		return cancelled
 	case bits&isClosed != 0:
@@ -53,7 +56,26 @@ func statusAt(bits uint32, start, end, activity, t int64) status {
 
 func (r *row) statusAt(t int64) string {
 	d := &r.doc
-	return statuses[statusAt(bitsOf(d), d.StartTime, d.EndTime, d.LastActivity, t)]
+	s := statusAt(bitsOf(d), d.StartTime, d.EndTime, d.LastActivity, t)
+	if s == hidden {
+		return ""
+	}
+	return statuses[s]
+}
+
+// room is the row as it is shown.
+func (r *row) room(now int64) Room {
+	d := &r.doc
+	return Room{
+		URL: d.URL, Origin: d.Origin, RoomID: d.RoomID, Genesis: d.Genesis,
+		Topic: d.Topic, Agenda: d.Agenda, Guidance: d.Guidance, Visibility: d.Visibility,
+		StartTime: d.StartTime, EndTime: d.EndTime, Tags: d.Tags, Language: d.Language, Policy: d.Policy,
+		Creator: d.Creator, CreatedAt: d.CreatedAt, Status: r.statusAt(now),
+		Members: d.Members, Speakers: d.Speakers, Records: d.Records, LastActivity: d.LastActivity,
+		Verdict: d.Verdict, State: d.State, Reason: d.Reason, Unverifiable: d.Unverifiable, Withheld: d.Withheld,
+		Attested: d.Attested, Attestations: d.Attestations, SyncedAt: d.SyncedAt, Types: d.Types, Packs: d.Packs,
+		Own: d.Own, Hidden: d.Hidden,
+	}
 }
 
 // A cursor holds the place in the order after which a page begins, whether a

@@ -19,7 +19,7 @@ const (
 )
 
 // anyStatus has a bit for each status.
-const anyStatus = 1<<4 - 1
+const anyStatus = 1<<5 - 1
 
 // filter is a query, parsed. A zero value of a part asks for nothing.
 type filter struct {
@@ -35,6 +35,8 @@ type filter struct {
 	joinable   string
 	after      int64 // start_time is more
 	before     int64 // end_time is less
+	since      int64 // last activity is more
+	facets     []string
 	keyword    string
 	words      []word
 
@@ -122,8 +124,8 @@ func parseRooms(q url.Values, cursors *web.Cursors) (*filter, error) {
 	f.known(p, "attested", attesteds, attestedAt)
 	f.joinable, _ = p.oneOf("joinable", "true", "false")
 	if s, ok := p.text("types"); ok {
-		if !isTypeName(s) {
-			p.refuse("types", "is no type name; give one like \"poll.create\".")
+		if !isTypeName(s) && !isPackName(s) {
+			p.refuse("types", "is neither a type name like \"poll.create\" nor a pack like \"adp:deliberation/1.0\" or https://example.org/pack.json.")
 		}
 		f.typ, f.typeMark = s, markOf(s)
 	}
@@ -137,16 +139,30 @@ func parseRooms(q url.Values, cursors *web.Cursors) (*filter, error) {
 		// the longest is most likely the rarest, and settles most rooms
 		slices.SortStableFunc(f.words, func(a, b word) int { return len(b.text) - len(a.text) })
 	}
+	f.since = p.time("since", math.MinInt64)
 	if s, ok := p.oneOf("sort", "activity", "start"); ok && s == "start" {
 		f.order = byStart
 	}
-	return f.page(p, cursors, "index/rooms", 20, 200)
+	f, err := f.page(p, cursors, "index/rooms", 20, 200)
+	if err != nil {
+		return nil, err
+	}
+	if s, ok := p.text("facets"); ok { // no part of what makes the list
+		for name := range strings.SplitSeq(s, ",") {
+			if !slices.Contains(facetNames, name) {
+				p.refuse("facets", "asks for %.60q; give some of %s, with commas between them.", name, strings.Join(facetNames, ", "))
+			} else if !slices.Contains(f.facets, name) {
+				f.facets = append(f.facets, name)
+			}
+		}
+	}
+	return f, p.err
 }
 
 // parsePublic reads the query of GET /v1/rooms/public (ADP §18).
 func parsePublic(q url.Values, cursors *web.Cursors) (*filter, error) {
 	p := &params{q: q, kept: url.Values{}}
-	f := &filter{mask: isLive | isOwn, want: isLive | isOwn, order: byID}
+	f := &filter{mask: isLive | isOwn, want: isLive | isOwn, order: byID, since: math.MinInt64}
 	f.common(p)
 	return f.page(p, cursors, "rooms/public", 20, 100)
 }
@@ -202,6 +218,12 @@ func (f *filter) page(p *params, cursors *web.Cursors, list string, def, max int
 	p.kept.Del("cursor")
 	f.kept = p.kept
 	return f, nil
+}
+
+// isPackName tells whether s may name a pack: a registered one, or the URI of
+// another.
+func isPackName(s string) bool {
+	return len(s) <= 2048 && (strings.HasPrefix(s, "adp:") || strings.HasPrefix(s, "https://") || strings.HasPrefix(s, "http://"))
 }
 
 // isTypeName keeps the pattern of wire-facts §2: two or more parts between

@@ -69,6 +69,7 @@ func (f *filter) columns(c *chunk, i int, now int64) bool {
 	case c.bits[i]&f.mask != f.want,
 		c.start[i] <= f.after,
 		c.end[i] >= f.before,
+		c.activity[i] <= f.since,
 		c.tags[i]&f.tagMark != f.tagMark,
 		c.types[i]&f.typeMark != f.typeMark,
 		f.creator != none && c.creator[i] != f.creator,
@@ -95,7 +96,7 @@ func (f *filter) columns(c *chunk, i int, now int64) bool {
 func (f *filter) rowOnly(r *row) bool {
 	if f.language != "" && r.language != f.language ||
 		f.tag != "" && !slices.Contains(r.doc.Tags, f.tag) ||
-		f.typ != "" && !slices.Contains(r.doc.Types, f.typ) ||
+		f.typ != "" && !slices.Contains(r.doc.Types, f.typ) && !slices.Contains(r.doc.Packs, f.typ) ||
 		f.keyword != "" && !strings.Contains(r.text[:r.keywords], f.keyword) {
 		return false
 	}
@@ -140,4 +141,17 @@ func (h heap) replace(f found) {
 		h[i], h[child] = h[child], h[i]
 		i = child
 	}
+}
+
+// page is what find found, and the cursor of the next page.
+func (x *Index) page(ctx context.Context, f *filter, now int64) (page []found, next string, err error) {
+	page, at, err := x.find(ctx, f, now)
+	if err != nil {
+		return nil, "", err
+	}
+	if len(page) > f.limit {
+		page = page[:f.limit]
+		next = sealCursor(x.opts.Cursors, f.list, at, page[f.limit-1].place)
+	}
+	return page, next, nil
 }

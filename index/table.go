@@ -34,7 +34,7 @@ func (c *chunk) set(i int, r *row) {
 	c.start[i], c.end[i], c.activity[i] = d.StartTime, d.EndTime, d.LastActivity
 	c.origin[i], c.creator[i] = unique.Make(d.Origin), unique.Make(d.Creator)
 	c.primary[i] = unique.Make(primary(r.language))
-	c.tags[i], c.types[i] = marksOf(d.Tags), marksOf(d.Types)
+	c.tags[i], c.types[i] = marksOf(d.Tags), marksOf(d.Types)|marksOf(d.Packs)
 	c.row[i] = r
 }
 

@@ -28,6 +28,9 @@ func searchText(d *Doc) (text string, keywords int) {
 	}
 	keywords = b.Len()
 	add(d.Guidance)
+	for _, title := range d.Titles {
+		add(title)
+	}
 	return b.String(), keywords
 }
 

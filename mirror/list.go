@@ -121,6 +121,9 @@ func (h *host) remark(note string) {
 
 // restrict passes on the metadata of a restricted room when it is new.
 func (h *host) restrict(id string, v adp.Value) {
+	if h.m.quarantined(h.origin, id) {
+		return
+	}
 	sum := sha256.Sum256(v.Raw())
 	h.mu.Lock()
 	view, held := h.rooms[id]
@@ -131,6 +134,23 @@ func (h *host) restrict(id string, v adp.Value) {
 	h.mu.Unlock()
 	if !held && !same {
 		h.m.o.Listed(h.origin, v)
+	}
+}
+
+// unrestrict takes the metadata of restricted rooms back, of all when id is "". They
+// are passed on again when the list is read and nothing is against it.
+func (h *host) unrestrict(id string) {
+	var ids []string
+	h.mu.Lock()
+	for one := range h.restricted {
+		if id == "" || id == one {
+			ids = append(ids, one)
+			delete(h.restricted, one)
+		}
+	}
+	h.mu.Unlock()
+	for _, one := range ids {
+		h.m.o.Unlisted(h.origin, one)
 	}
 }
 

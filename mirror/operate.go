@@ -167,7 +167,13 @@ func (m *Mirror) Quarantine(name, reason string) error {
 	if reason = strings.TrimSpace(reason); reason == "" {
 		reason = "no reason given"
 	}
-	return m.decide(origin, roomID, func(k *keeping) { k.Quarantined = reason })
+	if err := m.decide(origin, roomID, func(k *keeping) { k.Quarantined = reason }); err != nil {
+		return err
+	}
+	if h := m.host(origin); h != nil {
+		h.unrestrict(roomID)
+	}
+	return nil
 }
 
 // ReleaseTarget ends a quarantine.

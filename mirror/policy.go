@@ -161,6 +161,12 @@ func (m *Mirror) Hidden(r *replica.Replica) (reason string, yes bool) {
 	return "", false
 }
 
+// quarantined tells whether the operator keeps a room, or all of its host, from readers.
+func (m *Mirror) quarantined(origin, roomID string) bool {
+	both := m.keepings.both(origin, roomID)
+	return both[0].Quarantined != "" || both[1].Quarantined != ""
+}
+
 // Standing is the state of a mirrored room with its reason, as it is to be shown:
 // what the operator or the room said goes before what the mirror found.
 func (m *Mirror) Standing(r *replica.Replica) (state, reason string) {

@@ -36,7 +36,7 @@ func declare(t testing.TB, texts ...string) (out []*Declaration) {
 
 func TestParseDeclarationAccepts(t *testing.T) {
 	d := declare(t, goodDef)[0].def
-	want := Definition{Type: "review.finding", Kind: Message, Roles: []Role{Speaker, Observer}, Status: Deprecated, RateHint: 5, MaxPayload: 1000}
+	want := Definition{Type: "review.finding", Title: "Finding", Kind: Message, Roles: []Role{Speaker, Observer}, Status: Deprecated, RateHint: 5, MaxPayload: 1000}
 	if diff := cmp.Diff(want, *d, cmp.FilterPath(func(p cmp.Path) bool {
 		return slices.Contains([]string{"json", "schema", "key"}, p.Last().String()[1:])
 	}, cmp.Ignore())); diff != "" {

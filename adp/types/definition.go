@@ -42,6 +42,7 @@ const (
 // Definition is one materialised type (ADP §13.3), immutable.
 type Definition struct {
 	Type                 string
+	Title                string // for people
 	Kind                 Kind
 	Roles                []Role // nil: the default of the kind
 	Status               Status
@@ -127,7 +128,8 @@ func parseDefinition(v adp.Value) (*Definition, error) {
 				err = fmt.Errorf("kind is message, signal or control")
 			}
 		case "title":
-			if strings.TrimSpace(m.Text()) == "" {
+			d.Title = m.Text()
+			if strings.TrimSpace(d.Title) == "" {
 				err = fmt.Errorf("title is a string that is not blank")
 			}
 		case "schema":
