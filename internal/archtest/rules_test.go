@@ -22,8 +22,8 @@ var (
 var arrows = map[string][]string{
 	".": {"internal/cli"},
 	"internal/cli": slices.Concat([]string{"daemon", "config", "witness", "internal/cosignature", "internal/fetch", "internal/inspect", "internal/keys", "internal/plaintext", "internal/policy", "internal/proofbundle",
-		"internal/remote", "internal/tilelog"}, protocol),
-	"daemon": slices.Concat([]string{"config", "internal/cosignature"}, roles, ground),
+		"internal/remote", "internal/tilelog", "internal/mcpserver"}, protocol),
+	"daemon": slices.Concat([]string{"config", "internal/cosignature", "internal/mcpserver"}, roles, ground),
 	"config": {"adp", "internal/cosignature", "internal/policy"}, // to judge the Agent IDs, the verifier keys and the policy in it
 
 	"host":    ground,
@@ -47,6 +47,8 @@ var arrows = map[string][]string{
 	"internal/fetch":              {"adp"},
 	"internal/p2p":                {"adp"},
 	"internal/store":              {}, // it knows keys and values, not what they mean
+
+	"internal/mcpserver": slices.Concat([]string{"internal/fetch", "internal/inspect", "internal/keys", "internal/plaintext", "internal/remote", "internal/tilelog", "internal/web"}, protocol),
 
 	"adp/room":  {"adp", "adp/types"},
 	"adp/types": {"adp"},

@@ -51,9 +51,15 @@ type Client struct {
 	short, long  transports    // of Do and of Stream, so that open streams take no connection from Do
 }
 
-type transports struct{ http, https *http.Transport }
+type transports struct {
+	http, https *http.Transport
+	local       http.RoundTripper // in place of both, see NewLocal
+}
 
-func (t transports) of(scheme string) *http.Transport {
+func (t transports) of(scheme string) http.RoundTripper {
+	if t.local != nil {
+		return t.local
+	}
 	if scheme == "http" {
 		return t.http
 	}
@@ -75,8 +81,8 @@ func New(o Options) *Client {
 			return net.DefaultResolver.LookupNetIP(ctx, "ip", host)
 		}
 	}
-	c.short = transports{c.transport(true, connsPerHost), c.transport(false, connsPerHost)}
-	c.long = transports{c.transport(true, streamsPerHost), c.transport(false, streamsPerHost)}
+	c.short = transports{http: c.transport(true, connsPerHost), https: c.transport(false, connsPerHost)}
+	c.long = transports{http: c.transport(true, streamsPerHost), https: c.transport(false, streamsPerHost)}
 	return c
 }
 
