@@ -22,6 +22,7 @@ type Config struct {
 	MinFreeDisk           Size           `toml:"min_free_disk"`
 
 	P2P     P2P     `toml:"p2p"`
+	MCP     MCP     `toml:"mcp"`
 	Host    Host    `toml:"host"`
 	Limits  Limits  `toml:"limits"`
 	Mirror  Mirror  `toml:"mirror"`
@@ -34,6 +35,11 @@ type P2P struct {
 	Enabled bool     `toml:"enabled"`
 	Listen  []string `toml:"listen"` // multiaddrs
 	Peers   []string `toml:"peers"`  // multiaddrs that end in /p2p/<id>
+}
+
+// MCP is the endpoint /mcp, for agents.
+type MCP struct {
+	Enabled bool `toml:"enabled"`
 }
 
 // Values of Host.RoomCreation.

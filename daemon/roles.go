@@ -240,6 +240,7 @@ func (d *daemon) handler() http.Handler {
 	}
 	mux.Handle("GET", "/cid/{cid}", d.set.ServeCID)
 	d.routes(mux)
+	d.agentRoutes(mux)
 	metrics := promhttp.HandlerFor(d.metrics, promhttp.HandlerOpts{})
 	mux.Handle("GET", "/metrics", func(w http.ResponseWriter, r *http.Request) error {
 		// behind a proxy that is not listed in trusted_proxies, everybody looks local

@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"crypto/ed25519"
-	"encoding/json"
 	"fmt"
 	"io"
 	"os"
@@ -174,12 +173,4 @@ func (c *client) readJSON(name string) (adp.Value, error) {
 		return adp.Value{}, fmt.Errorf("%s is %w", name, err)
 	}
 	return v, nil
-}
-
-func mustJSON(x any) []byte {
-	b, err := json.Marshal(x)
-	if err != nil {
-		panic("cli: encode: " + err.Error()) // only of our own simple values
-	}
-	return b
 }

@@ -16,7 +16,7 @@ var next = map[adp.Code]string{
 	adp.NotFound:                "check the url; list_hosts lists the hosts that the daemon follows",
 	adp.InvalidToken:            "this room is not public; it wants a server with a key (witan mcp --key FILE)",
 	adp.MembershipRequired:      "join the room first (join_room)",
-	adp.PermissionDenied:        "your role in this room does not allow it, or the host takes no writes of your key",
+	adp.PermissionDenied:        "join the room first (join_room); if you have joined, your role does not allow it, or the host takes no writes of your key",
 	adp.MemberBanned:            "you were banned from this room; nothing to do here",
 	adp.ApprovalRequired:        "the room wants a join request; call join_room, and again with request_id once it is approved",
 	adp.RoleNotAllowed:          "join in another role, such as observer",

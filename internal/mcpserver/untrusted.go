@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -80,14 +81,11 @@ func enclose(written string) string {
 
 // text is text of others: what a reader would obey instead of seeing it is escaped, and it has at most n bytes.
 func text(s string, n int) (shown string, cut bool) {
-	if len(s) > n {
-		s, cut = s[:n], true
-		for len(s) > 0 && s[len(s)-1]&0xc0 == 0x80 { // not in the midst of a character
-			s = s[:len(s)-1]
+	if cut = len(s) > n; cut {
+		for n > 0 && !utf8.RuneStart(s[n]) {
+			n--
 		}
-		if len(s) > 0 && s[len(s)-1] >= 0xc0 {
-			s = s[:len(s)-1]
-		}
+		s = s[:n]
 	}
 	return plaintext.Text(s), cut
 }
