@@ -49,16 +49,13 @@ func TestAgentReadsOverMCP(t *testing.T) {
 	}
 	defer s.Close()
 
-	var at string
-	until(t, "the room to be found, attested", func() bool {
-		facts, _ := b.tool(s, "search_rooms", obj{"query": "quorum", "status": "ended", "host": a.origin})
-		rooms := facts["rooms"].([]any)
-		if len(rooms) == 0 {
-			return false
-		}
-		at = rooms[0].(obj)["url"].(string)
-		return rooms[0].(obj)["attested"] == "attested"
+	until(t, "the room to be indexed, attested", func() bool { // by HTTP: /mcp bounds how often it is asked
+		var rooms []obj
+		b.call("GET", "/v1/index/rooms?attested=attested", nil, &rooms)
+		return len(rooms) == 1
 	})
+	found, _ := b.tool(s, "search_rooms", obj{"query": "quorum", "status": "ended", "host": a.origin})
+	at := found["rooms"].([]any)[0].(obj)["url"].(string)
 	if at != a.origin+"/v1/rooms/"+id {
 		t.Fatalf("found %s", at)
 	}
@@ -97,10 +94,14 @@ func TestAgentReadsOverMCP(t *testing.T) {
 	}
 	defer own.Close()
 	until(t, "a checkpoint over the whole room", func() bool {
-		facts, _ := a.tool(own, "get_proof", obj{"room": id, "seq": 4})
-		point, ok := facts["checkpoint"].(obj)
-		return ok && facts["holds"] == true && strings.HasPrefix(point["signed_by"].(string), authority(a.origin)+"/witan/rooms/"+id)
+		_, _, signed := a.call("GET", "/v1/rooms/"+id+"/checkpoint", nil, nil)
+		lines := strings.SplitN(string(signed), "\n", 3)
+		return len(lines) == 3 && lines[1] == "4"
 	})
+	facts, _ = a.tool(own, "get_proof", obj{"room": id, "seq": 4})
+	if point, ok := facts["checkpoint"].(obj); !ok || facts["holds"] != true || !strings.HasPrefix(point["signed_by"].(string), authority(a.origin)+"/witan/rooms/"+id) {
+		t.Errorf("get_proof at the host: %v", facts)
+	}
 	r, err := own.CallTool(t.Context(), &mcp.CallToolParams{Name: "read_room", Arguments: obj{"room": b.origin + "/v1/rooms/" + id}})
 	if err != nil || !r.IsError {
 		t.Errorf("a room of a host that is not followed: %v %v", r, err)
