@@ -43,7 +43,8 @@ func (d *daemon) buildCosign() (err error) {
 		logs = append(logs, cosign.Log{Origin: l.Origin, Key: key})
 	}
 	d.cosigner, err = cosign.New(cosign.Options{Name: cosign.Name(d.origin), Key: func() ed25519.PrivateKey { return d.key(keys.Cosigner) }, Store: d.st,
-		Logs: logs, Bound: d.witness.KeysOf, MaySign: d.witness.MaySign, Now: d.edges.Now, Log: d.log, Registerer: d.metrics})
+		Logs: logs, Bound: d.witness.KeysOf, MaySign: d.witness.MaySign, Contradicted: d.witness.Conflicting,
+		Seen: d.witness.Shown, Now: d.edges.Now, Log: d.log, Registerer: d.metrics})
 	return err
 }
 

@@ -31,6 +31,9 @@ func (d *daemon) routes(mux *web.Mux) {
 			return err
 		}
 		self := map[string]any{"agent_id": k.AgentID, "origin": d.origin, "version": d.edges.Version, "p2p": d.peerAddrs(), "log": k.Log, "cosigner": k.Cosigner}
+		if d.witness.HostEquivocated(d.origin) {
+			self["equivocated"] = true
+		}
 		if d.cosigner != nil {
 			self["witness"] = d.origin + cosign.Prefix
 		}
@@ -40,12 +43,11 @@ func (d *daemon) routes(mux *web.Mux) {
 	mux.Handle("GET", "/federation/v1/hosts", func(w http.ResponseWriter, _ *http.Request) error {
 		type host struct {
 			mirror.HostStatus
-			Equivocated bool                `json:"equivocated,omitempty"` // a key of it is proven to have signed two logs
-			Log         *witness.TailStatus `json:"log,omitempty"`         // how far its log was read
+			Log *witness.TailStatus `json:"log,omitempty"` // how far its log was read
 		}
 		list := []host{}
 		for _, h := range d.mirror.Hosts() {
-			shown := host{HostStatus: h, Equivocated: d.witness.HostEquivocated(h.Origin)}
+			shown := host{HostStatus: h}
 			if s, ok := d.witness.Tailed(h.Origin); ok {
 				shown.Log = &s
 			}
@@ -294,6 +296,7 @@ func (d *daemon) buildMirror() (err error) {
 		Now: d.edges.Now, Log: d.log, Registerer: d.metrics,
 		Retention:     d.retention(),
 		Pending:       d.witness.Pending,
+		Equivocated:   d.witness.HostEquivocated,
 		Changed:       d.reindex,
 		Listed:        d.listed,
 		Bound:         func(string) { d.pullSoon(); d.tailSoon() },

@@ -3,11 +3,15 @@ package daemon
 import (
 	"encoding/json"
 	"net/url"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/witan-adp/witan/config"
+	"github.com/witan-adp/witan/internal/cosignature"
+	"github.com/witan-adp/witan/internal/keys"
+	"github.com/witan-adp/witan/internal/tilelog"
 	"github.com/witan-adp/witan/witness"
 )
 
@@ -45,5 +49,51 @@ func TestMirrorReadsTheLog(t *testing.T) {
 	}
 	if status, _, raw := b.call("GET", "/v1/witness/log-entry?hash="+said[0].Hash, nil, &p); status != 200 || p.Size != 1 || !strings.HasPrefix(p.Checkpoint, authority(a.origin)+"/witan\n1\n") {
 		t.Errorf("%d %s", status, raw)
+	}
+}
+
+// A checkpoint of another log of a followed host, which somebody shows to our cosigner,
+// is evidence; it shows wherever the host or a room of it is shown, also after a
+// restart.
+func TestTwoLogsShownToTheCosigner(t *testing.T) {
+	a := start(t, setup{})
+	b := start(t, setup{mirrors: []string{a.origin}, change: alone})
+	a.end(t)
+	ring, _, err := keys.Load(filepath.Join(a.data, "key"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	signed := a.checkpoint(t, 1)
+	line := authority(a.origin) + "/witan"
+	other, err := tilelog.Checkpoint{Origin: line, Size: 1, Root: [32]byte{1}}.Sign(ring.Key(keys.Log))
+	if err != nil {
+		t.Fatal(err)
+	}
+	show := func(note []byte) int {
+		status, _, _ := b.call("POST", "/witness/add-checkpoint", cosignature.Request{Note: note}.Text(), nil)
+		return status
+	}
+	until(t, "the first log to be cosigned", func() bool { return show(signed) == 200 }) // once the key is bound
+	if status := show(other); status != 409 {
+		t.Fatalf("status %d", status)
+	}
+	for range 2 {
+		until(t, "the evidence everywhere", func() bool {
+			var hosts, rooms, evidence []map[string]any
+			b.call("GET", "/federation/v1/hosts", nil, &hosts)
+			b.call("GET", "/v1/index/rooms?host="+url.QueryEscape(a.origin), nil, &rooms)
+			b.call("GET", "/v1/witness/evidence", nil, &evidence)
+			if len(hosts) != 1 || len(rooms) != 1 || len(evidence) != 1 {
+				return false
+			}
+			_, header, _ := b.call("GET", "/m/"+authority(a.origin)+"/v1/rooms/"+rooms[0]["room_id"].(string), nil, nil)
+			return hosts[0]["equivocated"] == true && rooms[0]["attested"] == "equivocated" && header.Get("Witan-Host") == "equivocated" &&
+				evidence[0]["class"] == "proof" && evidence[0]["kind"] == witness.KindCheckpoints && evidence[0]["origin"] == a.origin
+		})
+		port := b.port()
+		if err := b.stop(); err != nil {
+			t.Fatal(err)
+		}
+		b = start(t, setup{data: b.data, port: port, mirrors: []string{a.origin}, change: alone})
 	}
 }

@@ -187,7 +187,8 @@ func (h *host) api() string {
 func (h *host) status() HostStatus {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	s := HostStatus{Origin: h.origin, State: h.row.State, Since: h.row.Since, NextTry: h.row.NextTry, Reason: h.row.Reason, Source: h.row.Source}
+	s := HostStatus{Origin: h.origin, State: h.row.State, Since: h.row.Since, NextTry: h.row.NextTry, Reason: h.row.Reason, Source: h.row.Source,
+		Equivocated: h.m.equivocated(h.origin)}
 	if s.Reason == "" {
 		s.Reason = h.note
 	}

@@ -66,7 +66,11 @@ type Options struct {
 	Retention func(origin string) Retention
 	// Pending tells whether the archive of a complete room is still to be attested here;
 	// nil: nothing is attested.
-	Pending       func(r *replica.Replica) bool
+	Pending func(r *replica.Replica) bool
+	// Equivocated tells whether a key of a host is proven to have signed two logs, or so
+	// much besides that nothing it says is believed; nil: nothing is known of any. It must
+	// be quick.
+	Equivocated   func(origin string) bool
 	EraseWithheld bool // delete the original of what the operator withholds; else it is sealed
 
 	Now        func() int64 // Unix ms
@@ -425,6 +429,8 @@ type HostStatus struct {
 	Source  string `json:"source"`
 	// Problems names rooms that cannot be followed now, at most 20.
 	Problems []RoomProblem `json:"problems,omitempty"`
+	// Equivocated: the host is proven to have told two stories of what it signs. It stays so.
+	Equivocated bool `json:"equivocated,omitempty"`
 }
 
 // RoomProblem says why a room cannot be followed.

@@ -119,6 +119,9 @@ func (w *stamped) WriteHeader(status int) {
 		h.Set("Witan-Origin", row.Origin)
 		h.Set("Witan-Verified-Seq", strconv.FormatInt(row.Seq, 10))
 		h.Set("Witan-Verdict", row.EffectiveVerdict())
+		if w.s.m.equivocated(row.Origin) {
+			h.Set("Witan-Host", replica.Equivocated)
+		}
 		if row.Withheld > 0 {
 			h.Set("Witan-Withheld", strconv.FormatInt(row.Withheld, 10))
 		}

@@ -73,7 +73,7 @@ func (m *Mirror) Report(origin string) []HostReport {
 }
 
 func (m *Mirror) report(origin string, h *host, held []*replica.Replica, whole bool) HostReport {
-	out := HostReport{HostStatus: HostStatus{Origin: origin, State: Removed}, Verdicts: map[string]int64{}, States: map[string]int64{}}
+	out := HostReport{HostStatus: HostStatus{Origin: origin, State: Removed, Equivocated: m.equivocated(origin)}, Verdicts: map[string]int64{}, States: map[string]int64{}}
 	listed, problems := map[string]int64{}, map[string]string{}
 	if h != nil {
 		out.HostStatus = h.status()
@@ -137,4 +137,8 @@ func (m *Mirror) notHeld(origin string, held []*replica.Replica) (out []RoomStat
 		out = append(out, RoomStatus{RoomID: name[1], URL: origin + "/v1/rooms/" + name[1], State: k.state(), Reason: reason})
 	}
 	return out
+}
+
+func (m *Mirror) equivocated(origin string) bool {
+	return m.o.Equivocated != nil && m.o.Equivocated(origin)
 }

@@ -266,6 +266,7 @@ func (w *Witness) load() error {
 	w.nonce, w.stamp = nonce, stamp
 	w.mu.Lock()
 	w.book = b
+	w.noteFallen()
 	if w.met {
 		w.markStrangers()
 	}
@@ -277,6 +278,9 @@ func (w *Witness) load() error {
 // knows the bindings may not be there yet.
 func (w *Witness) meet() {
 	w.meeting.Do(func() {
+		if err := w.recallClaims(); err != nil {
+			w.log.Error("witness cannot read what hosts signed last", "err", err)
+		}
 		w.recallLogs()
 		w.mu.Lock()
 		defer w.mu.Unlock()

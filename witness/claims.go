@@ -55,7 +55,7 @@ type claimLine struct {
 	recent []claim // the newest first
 }
 
-// claims remembers what hosts signed last, in memory. It is shown to peers, so
+// claims remembers what hosts signed last, over restarts. It is shown to peers, so
 // that a host that shows two stories to two of them is found out although neither
 // of the two has ended.
 type claims struct {
@@ -65,6 +65,9 @@ type claims struct {
 	turn    *linked.Element              // where showing goes on
 	origins map[string]int
 	heard   map[[32]byte]bool
+
+	unwritten map[lineName]bool // lines that the store does not have so; true: not any more
+	wake      chan struct{}
 }
 
 // hear tells whether the text of a checkpoint was taken before; take says that it
@@ -109,6 +112,7 @@ func (t *claims) add(name lineName, c claim) (others []claim, known bool) {
 	l.recent = append([]claim{c}, l.recent[:min(len(l.recent), claimsPerLine-1)]...)
 	t.leave(at)
 	t.order.MoveToFront(at)
+	t.changed(name, false)
 	return others, false
 }
 
@@ -147,6 +151,7 @@ func (t *claims) forget(origin string) {
 		t.leave(at)
 		t.order.Remove(at)
 		delete(t.lines, name)
+		t.changed(name, true)
 		if t.origins[name.Origin]--; t.origins[name.Origin] == 0 {
 			delete(t.origins, name.Origin)
 		}

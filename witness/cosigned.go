@@ -38,6 +38,29 @@ func (w *Witness) ProveGrowth(from, to uint64) ([][]byte, error) {
 // of our own log that this store does not hold, nothing is signed any more.
 func (w *Witness) Shown(checkpoint []byte) { w.shown(checkpoint) }
 
+// Conflicting takes two checkpoints of one log, of one size and with different roots,
+// that were shown to the cosigner of this daemon. Of a log of an origin that we follow
+// they become a proof against it; of our own they mean that nothing may be signed.
+func (w *Witness) Conflicting(line string, held, shown []byte) {
+	if _, ok := logGeneration(w.o.Origin, line); ok {
+		w.shown(held)
+		w.shown(shown)
+		return
+	}
+	w.meet()
+	s, _, key, ok := w.attribute(shown)
+	if !ok {
+		w.log.Warn("a log that no followed host has told two stories; the operator of this daemon has named it", "log", line)
+		return
+	}
+	w.proveOrLog(ProveCheckpoints(s, key, held, shown))
+	for _, witness := range w.cosigners() {
+		if p, err := ProveCosignatures(s, witness, held, shown); err == nil { // else it has not signed both
+			w.proveOrLog(p, nil)
+		}
+	}
+}
+
 // MaySign tells why nothing may be signed now about logs and archives.
 func (w *Witness) MaySign() error { return w.maySign() }
 

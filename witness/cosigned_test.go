@@ -84,3 +84,29 @@ func TestCosigned(t *testing.T) {
 		t.Error("the new log was not told of")
 	}
 }
+
+// What the cosigner of this daemon is shown becomes evidence, if it is of a host that
+// is followed; of our own log it stops all signing.
+func TestConflictingCheckpoints(t *testing.T) {
+	b := follower(t)
+	k := logKeyOf(hostA)
+	line := LogOrigin(hostA, 1)
+	b.w.Conflicting(line, noteOf(t, line, 7, 1, key("framed")), noteOf(t, line, 7, 2, key("framed"))) // nobody can frame a host
+	b.w.Conflicting("log.example/x", noteOf(t, "log.example/x", 7, 1, k), noteOf(t, "log.example/x", 7, 2, k))
+	b.w.Conflicting(line, noteOf(t, line, 7, 1, k), noteOf(t, line, 8, 1, k)) // no contradiction
+	b.sees()
+	b.w.Conflicting(line, noteOf(t, line, 7, 1, k), noteOf(t, line, 7, 2, k))
+	b.sees("proof " + KindCheckpoints)
+	if !b.w.HostEquivocated(hostA) || b.w.maySign() != nil {
+		t.Error(b.w.maySign())
+	}
+	b.again()
+	if !b.w.HostEquivocated(hostA) {
+		t.Error("forgotten by a restart")
+	}
+	own := LogOrigin(hostB, 1)
+	b.w.Conflicting(own, noteOf(t, own, 7, 1, logKeyOf(hostB)), noteOf(t, own, 7, 2, logKeyOf(hostB)))
+	if !errors.Is(b.w.maySign(), ErrRefused) {
+		t.Error(b.w.maySign())
+	}
+}

@@ -30,6 +30,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -177,7 +178,8 @@ type Witness struct {
 	met     bool // see meet
 	meeting sync.Once
 
-	telling   sync.Mutex // held over each call of Attested
+	fallen    atomic.Pointer[map[string]bool] // book.hosts
+	telling   sync.Mutex                      // held over each call of Attested
 	rates     rates
 	publisher publisher
 	inbox     chan parsed
@@ -235,6 +237,7 @@ func New(o Options) (*Witness, error) {
 	w.jobs.waiting = map[replica.Key]*job{}
 	w.jobs.wake = make(chan struct{}, 1)
 	w.pulls.resume = map[string]string{}
+	w.claims.wake = make(chan struct{}, 1)
 	var err error
 	if w.metrics, err = newMetrics(o.Registerer); err != nil {
 		return nil, err

@@ -210,6 +210,7 @@ func (w *Witness) putProof(b *store.Batch, p *Proof, spread bool) []func() {
 		return nil
 	}
 	w.book.addProof(p, n)
+	w.noteFallen()
 	b.Put(store.Evidence(id), v.Raw())
 	b.Put(store.EvidenceByRoom(p.Origin, p.RoomID, id), strconv.AppendUint(nil, n, 10))
 	return []func(){func() {

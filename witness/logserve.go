@@ -127,7 +127,7 @@ func (w *Witness) serveLogEntry(rw http.ResponseWriter, r *http.Request) error {
 		if len(w.ownCheckpoint()) == 0 {
 			return noLog()
 		}
-		return adp.Errorf(adp.NotFound, "no log that is held here, our own or one that was read whole, has such an envelope")
+		return adp.Errorf(adp.NotFound, "the log of this daemon has no such envelope, nor has one that it has read whole")
 	}
 	if err != nil {
 		return err

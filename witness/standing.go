@@ -4,6 +4,7 @@ import (
 	"crypto/ed25519"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/witan-adp/witan/adp"
@@ -71,10 +72,13 @@ func (w *Witness) Proven(s Subject) bool {
 
 // HostEquivocated tells whether a log key of an origin is proven to have signed two
 // logs, or its keys so many contradictions that nothing it says is believed.
-func (w *Witness) HostEquivocated(origin string) bool {
-	w.mu.RLock()
-	defer w.mu.RUnlock()
-	return w.book.hosts[origin]
+// It takes no lock: who lists the origins for us may ask.
+func (w *Witness) HostEquivocated(origin string) bool { return (*w.fallen.Load())[origin] }
+
+// noteFallen needs mu.
+func (w *Witness) noteFallen() {
+	hosts := maps.Clone(w.book.hosts)
+	w.fallen.Store(&hosts)
 }
 
 // Contradicted tells whether there is any proof against a key: of an agent, of a

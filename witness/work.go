@@ -97,6 +97,7 @@ func (w *Witness) Run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return w.intake(ctx) })
 	g.Go(func() error { return w.publisher.run(ctx, w) })
+	g.Go(func() error { return w.remember(ctx) })
 	g.Go(func() error {
 		w.resume()
 		return w.work(ctx)

@@ -85,6 +85,9 @@ func mirrorCommand() *cobra.Command {
 					since = clock(ms)
 				}
 				why := short(v.Get("reason").Text(), 100)
+				if yes, _ := v.Get("equivocated").Bool(); yes {
+					why = strings.TrimSpace(twoLogs + " " + why)
+				}
 				if ms, ok := v.Get("next_try").Int(); ok && ms > 0 {
 					why = strings.TrimSpace(why + " (next try " + clock(ms) + ")")
 				}

@@ -187,7 +187,9 @@ type hostReport struct {
 	Bytes    int64
 	Behind   int64
 	Verdicts map[string]int64
-	Progress struct {
+
+	Equivocated bool
+	Progress    struct {
 		Records, Bytes, Pending int64
 		RecordsPerSecond        float64 `json:"records_per_second"`
 		BytesPerSecond          float64 `json:"bytes_per_second"`
@@ -294,6 +296,9 @@ func showStatus(out io.Writer, raw []byte, inJSON, again bool) error {
 	return nil
 }
 
+// twoLogs is what is said of a host that is proven to have told two stories.
+const twoLogs = "EQUIVOCATED: it is proven to have signed two logs"
+
 // showHosts writes one line for each host; whole adds what only the status knows.
 func showHosts(out io.Writer, hosts []hostReport, whole bool) error {
 	head := []string{"HOST", "STATE", "SOURCE", "ROOMS", "RECORDS"}
@@ -309,6 +314,9 @@ func showHosts(out io.Writer, hosts []hostReport, whole bool) error {
 			row = append(row, number(h.Behind), amount(h.Bytes), h.copying())
 		}
 		var why []string
+		if h.Equivocated {
+			why = append(why, twoLogs)
+		}
 		if h.Reason != "" {
 			why = append(why, short(h.Reason, 160))
 		}

@@ -73,6 +73,9 @@ type Options struct {
 	// Contradicted is given two checkpoints, signed by one log, of one size and with
 	// different roots: that log has two stories. May be nil.
 	Contradicted func(line string, held, shown []byte)
+	// Seen is given each checkpoint that a known key has signed, whether it is cosigned
+	// or not. It must be quick. May be nil.
+	Seen func(signed []byte)
 
 	Now        func() int64 // Unix ms
 	Log        *slog.Logger

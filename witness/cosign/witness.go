@@ -105,6 +105,9 @@ func (w *Witness) Add(body []byte) (line string, err error) {
 		return "", err
 	}
 	signed := cosignature.Append(c.Text(), cosignature.Lines(sigs)...)
+	if w.o.Seen != nil {
+		w.o.Seen(signed)
+	}
 	id := sha256.Sum256([]byte(c.Origin))
 	last, raw, err := w.read(id)
 	if err != nil {
