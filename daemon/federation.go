@@ -76,7 +76,6 @@ func (d *daemon) routes(mux *web.Mux) {
 		web.WriteJSON(w, code, map[string]any{"status": status})
 		return nil
 	})
-	mux.Handle("GET", "/", d.serveFront)
 }
 
 // isPublic tells whether the room of a replica is public.

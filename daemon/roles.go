@@ -23,6 +23,7 @@ import (
 	"github.com/witan-adp/witan/internal/fetch"
 	"github.com/witan-adp/witan/internal/keys"
 	"github.com/witan-adp/witan/internal/p2p"
+	"github.com/witan-adp/witan/internal/page"
 	"github.com/witan-adp/witan/internal/replica"
 	"github.com/witan-adp/witan/internal/store"
 	"github.com/witan-adp/witan/internal/web"
@@ -56,6 +57,8 @@ type daemon struct {
 	node      *p2p.Node       // nil when p2p is off
 	askPeers  chan struct{}
 	tails     tailing
+	pages     *pages
+	site      *page.Site
 }
 
 // build makes the roles and hands each what it asked for.
@@ -89,6 +92,8 @@ func (d *daemon) build() (err error) {
 			return err
 		}
 	}
+	d.pages = &pages{d: d, started: d.edges.Now()}
+	d.site = page.New(page.Options{Source: d.pages, Now: d.edges.Now})
 	for _, r := range d.set.All() {
 		d.reindex(r)
 		r.Unload(d.edges.Now()/1000 + 60) // all are idle now; the first use loads them again
@@ -162,7 +167,7 @@ func (d *daemon) buildNode() (err error) {
 
 // runners are the loops that run as long as the daemon does.
 func (d *daemon) runners() []func(context.Context) error {
-	all := []func(context.Context) error{d.witness.Run, d.collector.Run, d.mirror.Run, d.runPulls, d.runTails, d.runPeriodic}
+	all := []func(context.Context) error{d.witness.Run, d.collector.Run, d.mirror.Run, d.runPulls, d.runTails, d.runPeriodic, d.pages.run}
 	if d.host != nil {
 		all = append(all, d.host.Run)
 	}
@@ -241,6 +246,7 @@ func (d *daemon) handler() http.Handler {
 	mux.Handle("GET", "/cid/{cid}", d.set.ServeCID)
 	d.routes(mux)
 	d.agentRoutes(mux)
+	d.routesOfPages(mux)
 	metrics := promhttp.HandlerFor(d.metrics, promhttp.HandlerOpts{})
 	mux.Handle("GET", "/metrics", func(w http.ResponseWriter, r *http.Request) error {
 		// behind a proxy that is not listed in trusted_proxies, everybody looks local
@@ -253,7 +259,7 @@ func (d *daemon) handler() http.Handler {
 	})
 	guard := &web.Guard{Origin: d.origin, TrustedProxies: d.cfg.TrustedProxies, Rate: rate.Limit(d.cfg.Limits.RequestsPerSecond),
 		Burst: d.cfg.Limits.RequestsBurst, Log: d.log, Registerer: d.metrics, ExemptHost: []string{"/healthz", "/readyz", "/metrics"}}
-	return guard.Wrap(mux)
+	return guard.Wrap(d.site.Errors(mux))
 }
 
 // key is a derived key in its usual form.

@@ -61,16 +61,25 @@ func (m *Mirror) Routes(mux *web.Mux) {
 // its API here.
 func (m *Mirror) target(req *http.Request) (origin, base string, err error) {
 	authority := req.PathValue("authority")
+	if origin, ok := m.OriginOf(authority); ok {
+		return origin, m.o.Own + "/m/" + url.PathEscape(authority) + "/v1", nil
+	}
+	return "", "", adp.Errorf(adp.NotFound, "this daemon mirrors no host %.100q; /federation/v1/hosts lists those that it does", authority)
+}
+
+// OriginOf finds the origin of an authority (host[:port]) that is followed, or of
+// which rooms are held.
+func (m *Mirror) OriginOf(authority string) (origin string, ok bool) {
 	for _, scheme := range []string{"https://", "http://"} {
 		origin, err := fetch.Origin(scheme+authority, m.o.AllowPrivate)
 		if err != nil || fetch.Authority(origin) != authority || origin == m.o.Own {
 			continue
 		}
 		if m.Followed(origin) || len(m.o.Replicas.Of(origin)) > 0 {
-			return origin, m.o.Own + "/m/" + url.PathEscape(authority) + "/v1", nil
+			return origin, true
 		}
 	}
-	return "", "", adp.Errorf(adp.NotFound, "this daemon mirrors no host %.100q; /federation/v1/hosts lists those that it does", authority)
+	return "", false
 }
 
 // served is a mirrored room as one request asks for it.

@@ -45,29 +45,57 @@ func (w *Witness) serve(rw http.ResponseWriter, r *http.Request, l list) error {
 	if err != nil {
 		return err
 	}
-	origin, err := web.String(q, "origin")
+	items, filter, err := w.query(l, q)
 	if err != nil {
 		return err
+	}
+	if filter.Has("cursor") {
+		web.NextLink(rw, w.o.Origin+"/v1/witness/"+l.name+"?"+filter.Encode())
+	}
+	web.WriteArray(rw, items)
+	return nil
+}
+
+// Signed is one page of what GET /v1/witness/{kind} lists, for statements,
+// attestations and evidence, with the parameters of that path. next is the
+// cursor of the next page, "" when there is none.
+func (w *Witness) Signed(kind string, q url.Values) (items [][]byte, next string, err error) {
+	for _, l := range []list{{"statements", store.StatementByRoomRange, store.Statement}, {"attestations", store.AttestationByRoomRange, store.Attestation},
+		{"evidence", store.EvidenceByRoomRange, store.Evidence}} {
+		if l.name == kind {
+			items, filter, err := w.query(l, q)
+			return items, filter.Get("cursor"), err
+		}
+	}
+	return nil, "", adp.Errorf(adp.NotFound, "there is no list of %.40q", kind)
+}
+
+// query reads a page of a list, and gives the parameters of the next one: they
+// have a cursor when there is one.
+func (w *Witness) query(l list, q url.Values) (items [][]byte, filter url.Values, err error) {
+	origin, err := web.String(q, "origin")
+	if err != nil {
+		return nil, nil, err
 	}
 	roomID, err := web.String(q, "room_id")
 	if err != nil {
-		return err
+		return nil, nil, err
 	}
 	cursor, err := web.String(q, "cursor")
 	if err != nil {
-		return err
+		return nil, nil, err
 	}
 	limit, err := web.Limit(q, defaultList, maxList)
 	if err != nil {
-		return err
+		return nil, nil, err
 	}
 	if origin != "" && !isOrigin(origin) {
-		return adp.Errorf(adp.InvalidRequest, "origin must be scheme://host[:port], in lower case and without a path").With("parameter", "origin")
+		return nil, nil, adp.Errorf(adp.InvalidRequest, "origin must be scheme://host[:port], in lower case and without a path").With("parameter", "origin")
 	}
 	if roomID != "" && !adp.IsRoomID(roomID) {
-		return adp.Errorf(adp.InvalidRequest, "room_id is not the ID of a room").With("parameter", "room_id")
+		return nil, nil, adp.Errorf(adp.InvalidRequest, "room_id is not the ID of a room").With("parameter", "room_id")
 	}
-	filter := url.Values{}
+	filter = url.Values{}
 	for name, value := range map[string]string{"origin": origin, "room_id": roomID} {
 		if value != "" {
 			filter.Set(name, value)
@@ -78,29 +106,26 @@ func (w *Witness) serve(rw http.ResponseWriter, r *http.Request, l list) error {
 	if cursor != "" {
 		last, err := w.o.Cursors.Open(kind, cursor)
 		if err != nil {
-			return err
+			return nil, nil, err
 		}
 		from = append(last, 0) // the least key behind it
 	}
 	items, last, err := w.listed(l, from, to, roomID, limit)
 	if err != nil {
-		return err
+		return nil, nil, err
 	}
 	if last != nil {
-		filter.Set("limit", q.Get("limit"))
-		if !q.Has("limit") {
-			filter.Del("limit")
+		if q.Has("limit") {
+			filter.Set("limit", q.Get("limit"))
 		}
 		filter.Set("cursor", w.o.Cursors.Seal(kind, last))
-		web.NextLink(rw, w.o.Origin+"/v1/witness/"+l.name+"?"+filter.Encode())
 	}
 	if l.name == "evidence" {
 		for i := range items {
 			items[i] = w.unsaid(items[i])
 		}
 	}
-	web.WriteArray(rw, items)
-	return nil
+	return items, filter, nil
 }
 
 // listed reads one page; last is its last key when more follows.

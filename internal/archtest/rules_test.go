@@ -23,7 +23,7 @@ var arrows = map[string][]string{
 	".": {"internal/cli"},
 	"internal/cli": slices.Concat([]string{"daemon", "config", "witness", "internal/cosignature", "internal/fetch", "internal/inspect", "internal/keys", "internal/plaintext", "internal/policy", "internal/proofbundle",
 		"internal/remote", "internal/tilelog", "internal/mcpserver"}, protocol),
-	"daemon": slices.Concat([]string{"config", "internal/tilelog", "internal/cosignature", "internal/mcpserver"}, roles, ground),
+	"daemon": slices.Concat([]string{"config", "internal/tilelog", "internal/cosignature", "internal/mcpserver", "internal/page"}, roles, ground),
 	"config": {"adp", "internal/cosignature", "internal/policy"}, // to judge the Agent IDs, the verifier keys and the policy in it
 
 	"host":    ground,
@@ -39,6 +39,7 @@ var arrows = map[string][]string{
 	"internal/inspect":            protocol, // it runs in browsers, too
 	"internal/plaintext":          {},
 	"internal/remote":             slices.Concat([]string{"internal/fetch", "internal/inspect", "internal/plaintext"}, protocol),
+	"internal/page":               slices.Concat([]string{"internal/web"}, protocol), // it is told what it shows
 	"internal/page/verifier":      {"internal/web", "internal/inspect", "adp"},           // the latter in its test: both must find the same
 	"internal/page/verifier/wasm": slices.Concat([]string{"internal/inspect"}, protocol), // it runs in browsers
 	"internal/replica":            slices.Concat([]string{"internal/web", "internal/store"}, protocol),

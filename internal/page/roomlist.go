@@ -1,0 +1,116 @@
+package page
+
+import (
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/witan-adp/witan/internal/web"
+)
+
+// searchFields are the parameters of the search, which are those of
+// GET /v1/index/rooms.
+var searchFields = []string{"q", "status", "host", "language", "tag", "types", "verdict", "attested", "joinable", "since", "sort", "creator", "cursor"}
+
+// faceted are the fields whose values are counted beside a search.
+const faceted = "status,host,language,tag"
+
+// roomsView is what the page of a search shows.
+type roomsView struct {
+	*RoomList
+	Q        map[string]string
+	Active   []chip
+	Facets   []facetView
+	NextPage string
+	Filtered bool
+	Paged    bool // not the first page
+}
+
+// chip is a filter that is set, and the search without it.
+type chip struct{ Name, Value, Without string }
+
+type facetView struct {
+	Name   string
+	Values []facetValue
+}
+
+type facetValue struct {
+	Value  string
+	Count  int64
+	Chosen bool
+	Href   string // the search with it, or without it when it is chosen
+}
+
+// serveRooms answers GET /rooms. A form sends its empty fields too; they ask for
+// nothing.
+func (s *Site) serveRooms(w http.ResponseWriter, r *http.Request) error {
+	q, err := web.ParseQuery(r)
+	if err != nil {
+		return err
+	}
+	asked := url.Values{}
+	v := roomsView{Q: map[string]string{}}
+	for _, name := range searchFields {
+		value, err := web.String(q, name)
+		if err != nil {
+			return err
+		}
+		if value = strings.TrimSpace(value); value != "" {
+			asked.Set(name, value)
+			v.Q[name] = value
+		}
+	}
+	search := clone(asked)
+	asked.Set("limit", "25")
+	asked.Set("facets", faceted)
+	if v.RoomList, err = s.src.Rooms(r.Context(), asked); err != nil {
+		return err
+	}
+	v.Paged = search.Has("cursor")
+	search.Del("cursor")
+	if v.Next != "" {
+		v.NextPage = with(search, "cursor", v.Next)
+	}
+	for _, name := range searchFields {
+		if value := search.Get(name); value != "" && name != "q" && name != "sort" {
+			v.Active = append(v.Active, chip{Name: name, Value: value, Without: with(search, name, "")})
+		}
+	}
+	v.Filtered = len(v.Active) > 0 || v.Q["q"] != ""
+	for _, f := range v.RoomList.Facets {
+		x := facetView{Name: f.Name}
+		for _, value := range f.Values {
+			chosen := search.Get(f.Name) == value.Value
+			to := value.Value
+			if chosen {
+				to = ""
+			}
+			x.Values = append(x.Values, facetValue{Value: value.Value, Count: value.Count, Chosen: chosen, Href: with(search, f.Name, to)})
+		}
+		if len(x.Values) > 0 {
+			v.Facets = append(v.Facets, x)
+		}
+	}
+	return s.serve(w, r, "rooms", Frame{Title: t("rooms.title"), Section: "rooms", Page: v})
+}
+
+func clone(q url.Values) url.Values {
+	out := url.Values{}
+	for name, values := range q {
+		out[name] = slices.Clone(values)
+	}
+	return out
+}
+
+// with is a search with another value of one field, none for "".
+func with(q url.Values, name, value string) string {
+	out := clone(q)
+	if out.Set(name, value); value == "" {
+		out.Del(name)
+	}
+	if len(out) == 0 {
+		return "/rooms"
+	}
+	return "/rooms?" + out.Encode()
+}

@@ -1,0 +1,111 @@
+package page
+
+import (
+	"fmt"
+	"html/template"
+	"regexp"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// maxMarks is how many combining marks may stand on one letter. Scripts need
+// few; hundreds are there to paint over other lines.
+const maxMarks = 6
+
+// hidden tells of characters that change how the text around them is read
+// without being seen: controls, overrides and isolates of direction, spaces of no
+// width, tags, separators of lines. Joiners stay: scripts and emoji need them.
+func hidden(r rune) bool {
+	switch {
+	case r == '\n' || r == '\t':
+		return false
+	case r < 0x20, r >= 0x7f && r < 0xa0:
+		return true
+	case r == 0xad, r == 0x61c, r == 0x115f, r == 0x1160, r == 0x17b4, r == 0x17b5, r == 0x180e, r == 0x200b, r == 0x200e, r == 0x200f,
+		r >= 0x2028 && r <= 0x202e, r >= 0x2060 && r <= 0x206f, r == 0x3164, r == 0xfeff, r == 0xffa0, r >= 0xfff9 && r <= 0xfffb,
+		r >= 0xe0000 && r <= 0xe0fff:
+		return true
+	}
+	return false
+}
+
+// visible writes hidden characters as ⟦U+202E⟧, so that they are seen and not
+// obeyed. A line ends with a line feed alone.
+func visible(s string) string {
+	if !strings.ContainsFunc(s, func(r rune) bool { return r >= 0x7f || r < 0x20 }) {
+		return s // nothing can be hidden in it
+	}
+	s = strings.ReplaceAll(s, "\r\n", "\n")
+	var b strings.Builder
+	marks := 0
+	for i, r := range s {
+		switch {
+		case r == utf8.RuneError && !strings.HasPrefix(s[i:], "\ufffd"):
+			b.WriteRune(utf8.RuneError)
+		case r == '\r':
+			b.WriteByte('\n')
+		case hidden(r):
+			fmt.Fprintf(&b, "⟦U+%04X⟧", r)
+		case unicode.In(r, unicode.Mn, unicode.Me):
+			if marks++; marks <= maxMarks {
+				b.WriteRune(r)
+			} else if marks == maxMarks+1 {
+				fmt.Fprintf(&b, "⟦U+%04X⟧", r)
+			}
+			continue
+		default:
+			b.WriteRune(r)
+		}
+		marks = 0
+	}
+	return b.String()
+}
+
+var shown = regexp.MustCompile(`⟦(U\+[0-9A-F]{4,6})⟧`)
+
+// dress gives what visible wrote its looks. h is HTML.
+func dress(h string) string {
+	if !strings.Contains(h, "⟦") {
+		return h
+	}
+	return shown.ReplaceAllString(h, `<span class="ctl">$1</span>`)
+}
+
+// clip cuts a text to about n characters, at a character.
+func clip(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	count := 0
+	for i := range s {
+		if count == n {
+			return strings.TrimRight(s[:i], " \n\t") + "…"
+		}
+		count++
+	}
+	return s
+}
+
+// oneLine is a text without line breaks.
+func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
+
+// isolated is a piece of foreign text in a line of ours: it cannot turn what
+// stands around it.
+func isolated(s string) template.HTML {
+	return template.HTML(`<bdi>` + dress(template.HTMLEscapeString(visible(oneLine(s)))) + `</bdi>`)
+}
+
+// paragraphs is plain text of many lines. Each paragraph has its own direction.
+func paragraphs(s string) template.HTML {
+	var b strings.Builder
+	for part := range strings.SplitSeq(visible(s), "\n\n") {
+		if part = strings.Trim(part, "\n"); strings.TrimSpace(part) == "" {
+			continue
+		}
+		b.WriteString(`<p class="plain" dir="auto">`)
+		b.WriteString(dress(template.HTMLEscapeString(part)))
+		b.WriteString("</p>\n")
+	}
+	return template.HTML(b.String())
+}
