@@ -1,29 +1,23 @@
 package page
 
 import (
-	"bytes"
-	"compress/gzip"
 	"crypto/sha256"
 	"encoding/hex"
-	"io"
 	"io/fs"
 	"net/http"
 	"path"
 	"strconv"
-	"strings"
 
 	"github.com/witan-adp/witan/adp"
 	"github.com/witan-adp/witan/internal/web"
 )
 
-// asset is one file of /static. A file that is embedded as name.gz is served as
-// name, compressed to those who take it.
+// asset is one file of /static.
 type asset struct {
 	body    []byte
 	typ     string
-	tag     string // of what it is before compression
+	tag     string
 	version string
-	gzipped bool
 }
 
 var contentTypes = map[string]string{".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".svg": "image/svg+xml", ".wasm": "application/wasm",
@@ -42,10 +36,9 @@ func loadAssets(f fs.FS) map[string]*asset {
 		if err != nil {
 			panic("page: " + err.Error())
 		}
-		name, gzipped := strings.CutSuffix(e.Name(), ".gz")
-		if typ, ok := contentTypes[path.Ext(name)]; ok {
+		if typ, ok := contentTypes[path.Ext(e.Name())]; ok {
 			sum := sha256.Sum256(body)
-			all[name] = &asset{body: body, typ: typ, tag: web.Tag(body), version: hex.EncodeToString(sum[:6]), gzipped: gzipped}
+			all[e.Name()] = &asset{body: body, typ: typ, tag: web.Tag(body), version: hex.EncodeToString(sum[:6])}
 		}
 	}
 	return all
@@ -78,42 +71,11 @@ func (s *Site) serveAsset(w http.ResponseWriter, r *http.Request) error {
 	h.Set("Content-Type", a.typ)
 	h.Set("Content-Security-Policy", "default-src 'none'") // of an SVG that is opened by itself
 	h.Set("X-Content-Type-Options", "nosniff")
-	body, tag := a.body, a.tag
-	if a.gzipped {
-		h.Add("Vary", "Accept-Encoding")
-		if takesGzip(r) {
-			h.Set("Content-Encoding", "gzip")
-			tag = strings.TrimSuffix(tag, `"`) + `-gzip"`
-		} else if body, err = gunzip(body); err != nil {
-			return err
-		}
-	}
-	if web.NotModified(w, r, tag, cache) {
+	if web.NotModified(w, r, a.tag, cache) {
 		return nil
 	}
-	h.Set("Content-Length", strconv.Itoa(len(body)))
+	h.Set("Content-Length", strconv.Itoa(len(a.body)))
 	w.WriteHeader(http.StatusOK)
-	_, _ = w.Write(body)
+	_, _ = w.Write(a.body)
 	return nil
-}
-
-// takesGzip tells whether gzip is among the codings of a request. One that is
-// named with q=0 is refused.
-func takesGzip(r *http.Request) bool {
-	for part := range strings.SplitSeq(strings.Join(r.Header.Values("Accept-Encoding"), ","), ",") {
-		name, q, _ := strings.Cut(strings.TrimSpace(part), ";")
-		if strings.EqualFold(strings.TrimSpace(name), "gzip") {
-			q = strings.ReplaceAll(q, " ", "")
-			return q != "q=0" && !strings.HasPrefix(q, "q=0.000") && q != "q=0.0" && q != "q=0.00"
-		}
-	}
-	return false
-}
-
-func gunzip(b []byte) ([]byte, error) {
-	z, err := gzip.NewReader(bytes.NewReader(b))
-	if err != nil {
-		return nil, err
-	}
-	return io.ReadAll(z)
 }

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/witan-adp/witan/internal/plaintext"
 )
 
 // maxMarks is how many combining marks may stand on one letter. Scripts need
@@ -14,20 +16,15 @@ import (
 const maxMarks = 6
 
 // hidden tells of characters that change how the text around them is read
-// without being seen: controls, overrides and isolates of direction, spaces of no
-// width, tags, separators of lines. Joiners stay: scripts and emoji need them.
+// without being seen, and of letters that are blank.
 func hidden(r rune) bool {
-	switch {
-	case r == '\n' || r == '\t':
+	switch r {
+	case '\n', '\t', utf8.RuneError:
 		return false
-	case r < 0x20, r >= 0x7f && r < 0xa0:
-		return true
-	case r == 0xad, r == 0x61c, r == 0x115f, r == 0x1160, r == 0x17b4, r == 0x17b5, r == 0x180e, r == 0x200b, r == 0x200e, r == 0x200f,
-		r >= 0x2028 && r <= 0x202e, r >= 0x2060 && r <= 0x206f, r == 0x3164, r == 0xfeff, r == 0xffa0, r >= 0xfff9 && r <= 0xfffb,
-		r >= 0xe0000 && r <= 0xe0fff:
+	case 0x115f, 0x1160, 0x17b4, 0x17b5, 0x3164, 0xffa0:
 		return true
 	}
-	return false
+	return plaintext.Hidden(r)
 }
 
 // visible writes hidden characters as ⟦U+202E⟧, so that they are seen and not
