@@ -28,6 +28,7 @@ type Config struct {
 	Mirror  Mirror  `toml:"mirror"`
 	Witness Witness `toml:"witness"`
 	Log     Log     `toml:"log"`
+	Webhook Webhook `toml:"webhook"`
 }
 
 // P2P is the libp2p node.
@@ -174,4 +175,15 @@ type Log struct {
 type LogWitness struct {
 	URL         string `toml:"url"` // its submission prefix
 	VerifierKey string `toml:"vkey"`
+}
+
+// Webhook is the role that posts events to registered URLs.
+type Webhook struct {
+	Public   bool     `toml:"public"` // agents may register webhooks over HTTP
+	PerAgent int      `toml:"per_agent"`
+	Total    int      `toml:"total"` // of all agents
+	Queue    int      `toml:"queue"` // events that may wait for one receiver
+	Timeout  Duration `toml:"timeout"`
+	Retry    Duration `toml:"retry"`   // the first pause after a failed try
+	History  Duration `toml:"history"` // age of mentions in a room that was just found
 }

@@ -27,5 +27,6 @@ func Default() Config {
 		Mirror: Mirror{PollMin: Duration(time.Second), PollMax: Duration(time.Minute), ConcurrencyPerHost: 4, RequestsPerSecond: 20,
 			BackoffMin: Duration(time.Minute), BackoffMax: Duration(168 * time.Hour), RoomsPerHost: 100_000, RecordsPerRoom: 10_000_000, Withheld: WithheldSeal},
 		Witness: Witness{Enabled: true},
+		Webhook: Webhook{PerAgent: 5, Total: 1000, Queue: 10_000, Timeout: Duration(10 * time.Second), Retry: Duration(2 * time.Minute), History: Duration(24 * time.Hour)},
 	}
 }

@@ -35,6 +35,7 @@ func (c *Config) Validate() error {
 	c.Mirror.validate(&p)
 	c.Witness.validate(&p)
 	c.Log.validate(&p)
+	c.Webhook.validate(&p)
 	return errors.Join(p...)
 }
 
@@ -221,6 +222,23 @@ func (c *Log) validate(p *problems) {
 		seen[w.VerifierKey] = true
 	}
 }
+
+func (c *Webhook) validate(p *problems) {
+	atLeast(p, "webhook.per_agent", c.PerAgent, 1)
+	atLeast(p, "webhook.total", c.Total, 1)
+	atLeast(p, "webhook.queue", c.Queue, 16)
+	if c.Queue > maxQueue {
+		p.add("webhook.queue", "%d is over %d; a receiver that is so far behind is better told to read the rooms", c.Queue, maxQueue)
+	}
+	positive(p, "webhook.timeout", c.Timeout)
+	ordered(p, "webhook.timeout", c.Timeout, "one minute", Duration(time.Minute))
+	positive(p, "webhook.retry", c.Retry)
+	ordered(p, "webhook.retry", c.Retry, "2 min 12 s, with which five tries take a day", Duration(132*time.Second))
+	positive(p, "webhook.history", c.History)
+}
+
+// maxQueue is the greatest webhook.queue: a queue is removed in one transaction.
+const maxQueue = 50_000
 
 // originProblem says why a text cannot be an origin, or "". The one spelling of an origin, and whether it may be contacted, is
 // decided where it is used.

@@ -55,6 +55,7 @@ const adminBytes = 64 << 10
 func (d *daemon) adminMux() http.Handler {
 	mux := web.NewMux()
 	d.witness.AdminRoutes(mux)
+	d.webhooks.AdminRoutes(mux)
 	mux.Handle("GET", "/keys", d.serveKeys)
 	mux.Handle("GET", "/log/witnesses", func(w http.ResponseWriter, _ *http.Request) error {
 		web.WriteJSON(w, http.StatusOK, d.collector.Status())

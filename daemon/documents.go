@@ -58,6 +58,7 @@ func (d *daemon) reindex(r *replica.Replica) {
 	}
 	doc.Attestations, doc.Attested = d.attested(r.Origin, r.RoomID)
 	d.index.Put(doc)
+	d.pushChanged(r)
 }
 
 // listed shows the metadata of another host's room that is restricted, or that asks

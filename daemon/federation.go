@@ -153,6 +153,7 @@ func (d *daemon) buildWitness(cursors *web.Cursors) (err error) {
 				n, state = d.attested(origin, roomID)
 			}
 			d.index.SetAttested(origin, roomID, n, state)
+			d.pushAttested(origin, roomID)
 		},
 		Equivocated: d.equivocated, Cosigners: func() []ed25519.PublicKey { return append(d.bindings.Cosigners(), cosigners...) },
 	})
@@ -300,6 +301,7 @@ func (d *daemon) buildMirror() (err error) {
 		Listed:        d.listed,
 		Bound:         func(string) { d.pullSoon(); d.tailSoon() },
 		Unlisted:      d.index.Remove,
+		HostChanged:   d.pushHosts,
 		Completed:     func(r *replica.Replica) { d.reindex(r); d.witness.Completed(r) },
 		Observed:      d.observed,
 		Contradiction: d.contradicted,

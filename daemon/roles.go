@@ -28,6 +28,7 @@ import (
 	"github.com/witan-adp/witan/internal/store"
 	"github.com/witan-adp/witan/internal/web"
 	"github.com/witan-adp/witan/mirror"
+	"github.com/witan-adp/witan/webhook"
 	"github.com/witan-adp/witan/witness"
 	"github.com/witan-adp/witan/witness/cosign"
 )
@@ -52,6 +53,7 @@ type daemon struct {
 	host      *host.Host // nil when the role is off
 	mirror    *mirror.Mirror
 	witness   *witness.Witness
+	webhooks  *webhook.Webhooks
 	collector *cosign.Collector
 	cosigner  *cosign.Witness // nil when the role is off, or nothing is signed
 	node      *p2p.Node       // nil when p2p is off
@@ -86,6 +88,9 @@ func (d *daemon) build() (err error) {
 	d.set.Hidden = func(r *replica.Replica) bool {
 		_, hidden := d.mirror.Hidden(r)
 		return hidden
+	}
+	if err := d.buildPush(); err != nil {
+		return err
 	}
 	if d.cfg.P2P.Enabled {
 		if err := d.buildNode(); err != nil {
@@ -167,7 +172,7 @@ func (d *daemon) buildNode() (err error) {
 
 // runners are the loops that run as long as the daemon does.
 func (d *daemon) runners() []func(context.Context) error {
-	all := []func(context.Context) error{d.witness.Run, d.collector.Run, d.mirror.Run, d.runPulls, d.runTails, d.runPeriodic, d.pages.run}
+	all := []func(context.Context) error{d.witness.Run, d.collector.Run, d.mirror.Run, d.webhooks.Run, d.runPulls, d.runTails, d.runPeriodic, d.pages.run}
 	if d.host != nil {
 		all = append(all, d.host.Run)
 	}
@@ -244,6 +249,7 @@ func (d *daemon) handler() http.Handler {
 		d.cosigner.Routes(mux)
 	}
 	mux.Handle("GET", "/cid/{cid}", d.set.ServeCID)
+	d.webhooks.Routes(mux)
 	d.routes(mux)
 	d.agentRoutes(mux)
 	d.routesOfPages(mux)

@@ -60,28 +60,12 @@ func tell(do web.Handler) web.Handler {
 // caller is who signed the request token, "" without one. A token that does
 // not verify is refused before anything is looked up.
 func (h *Host) caller(req *http.Request) (adp.AgentID, error) {
-	values := req.Header.Values("Authorization")
-	if len(values) == 0 {
-		return "", nil
-	}
-	scheme, token, _ := strings.Cut(values[0], " ")
-	if len(values) > 1 || !strings.EqualFold(scheme, "Bearer") {
-		return "", adp.Errorf(adp.InvalidToken, "the Authorization header must be: Bearer <request token>")
-	}
-	return adp.VerifyToken(strings.TrimSpace(token), h.opt.Origin, h.now()/1000)
+	return web.Caller(req, h.opt.Origin, h.now()/1000)
 }
 
 // identified is caller, and demands one.
 func (h *Host) identified(req *http.Request) (adp.AgentID, error) {
-	who, err := h.caller(req)
-	if err == nil && who == "" {
-		err = noToken()
-	}
-	return who, err
-}
-
-func noToken() error {
-	return adp.Errorf(adp.InvalidToken, "this needs a request token: Authorization: Bearer <JWT signed by your agent key, aud = the origin of this host>")
+	return web.Identified(req, h.opt.Origin, h.now()/1000)
 }
 
 // sight is what a caller may see of a room.
@@ -157,7 +141,7 @@ func (h *Host) reader(req *http.Request) (sight, error) {
 
 func notReadable(who adp.AgentID) error {
 	if who == "" {
-		return noToken()
+		return web.NoToken()
 	}
 	return adp.Errorf(adp.MembershipRequired, "only members read this; join the room first")
 }
@@ -291,7 +275,7 @@ func (h *Host) serveLive(w http.ResponseWriter, req *http.Request) error {
 		return err
 	}
 	if s.who == "" {
-		return noToken()
+		return web.NoToken()
 	}
 	if !s.member {
 		return adp.Errorf(adp.MembershipRequired, "the live stream is for members; join the room first")
@@ -364,7 +348,7 @@ func (h *Host) serveRequests(w http.ResponseWriter, req *http.Request) error {
 		return err
 	}
 	if s.who == "" {
-		return noToken()
+		return web.NoToken()
 	}
 	if !s.manages {
 		return adp.Errorf(adp.PermissionDenied, "only the creator and moderators list join requests")
@@ -424,7 +408,7 @@ func (h *Host) serveRequest(w http.ResponseWriter, req *http.Request) error {
 	case !s.visible && !mine:
 		return noRoom()
 	case who == "":
-		return noToken()
+		return web.NoToken()
 	case !ok || !mine && !s.manages:
 		return adp.Errorf(adp.JoinRequestNotFound, "there is no such join request here, or you may not read it")
 	}

@@ -150,6 +150,7 @@ func (h *host) pause(on bool) error {
 		}
 		row.Since = h.m.o.Now()
 	})
+	h.m.o.HostChanged()
 	if on {
 		h.stopStreams()
 	}
@@ -363,6 +364,7 @@ func (h *host) enter(state, reason string, nextTry int64) {
 		h.m.log.Error("the state of a host was not stored", "origin", h.origin, "error", err)
 	}
 	if old.State != state {
+		h.m.o.HostChanged()
 		h.m.log.Info("a host changed its state", "origin", h.origin, "from", old.State, "to", state, "reason", reason)
 	}
 }

@@ -94,6 +94,9 @@ type Options struct {
 	// Contradiction: two room.head envelopes of one key, for one room and seq, that
 	// cannot both hold. The first is what we follow.
 	Contradiction func(a, b *adp.Envelope)
+	// HostChanged: a host is followed, is followed no more, or may be in another state. It
+	// may be called under a lock, and must not call back.
+	HostChanged func()
 	// Head is told of each new signed head of another host, one at a time.
 	Head func(*adp.Envelope)
 	// Vouched tells how far a bound key has signed for a room by other means than a
@@ -159,6 +162,9 @@ func (o *Options) fill() {
 	}
 	if o.Bound == nil {
 		o.Bound = func(string) {}
+	}
+	if o.HostChanged == nil {
+		o.HostChanged = func() {}
 	}
 	if o.Head == nil {
 		o.Head = func(*adp.Envelope) {}
@@ -357,6 +363,7 @@ func (m *Mirror) add(origin, source string, o *HostOptions) error {
 	}
 	m.hosts[origin] = h
 	m.start(h)
+	m.o.HostChanged()
 	return nil
 }
 
@@ -370,6 +377,7 @@ func (m *Mirror) Remove(origin string) error {
 	if !ok {
 		return fmt.Errorf("%s: %w", origin, ErrUnknownHost)
 	}
+	m.o.HostChanged()
 	if h.stop != nil {
 		h.stop()
 		<-h.stopped
@@ -451,11 +459,22 @@ func (m *Mirror) Hosts() []HostStatus {
 			records[r.Origin] += r.Row().Seq
 		}
 	}
+	list := m.States()
+	for i := range list {
+		list[i].Rooms, list[i].Records = rooms[list[i].Origin], records[list[i].Origin]
+	}
+	return list
+}
+
+// States is Hosts without the numbers of rooms and records, which take a look at
+// every replica.
+func (m *Mirror) States() []HostStatus {
+	m.mu.Lock()
+	hosts := maps.Clone(m.hosts)
+	m.mu.Unlock()
 	list := make([]HostStatus, 0, len(hosts))
 	for _, origin := range slices.Sorted(maps.Keys(hosts)) {
-		s := hosts[origin].status()
-		s.Rooms, s.Records = rooms[origin], records[origin]
-		list = append(list, s)
+		list = append(list, hosts[origin].status())
 	}
 	return list
 }

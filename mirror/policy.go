@@ -130,6 +130,9 @@ func (m *Mirror) say(origin, roomID string, change func(*keeping)) (changed bool
 	} else {
 		k.of[name] = next
 	}
+	if roomID == "" {
+		m.o.HostChanged()
+	}
 	return true, nil
 }
 

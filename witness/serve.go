@@ -33,6 +33,29 @@ func (w *Witness) ServeAttestations(rw http.ResponseWriter, r *http.Request) err
 	return w.serve(rw, r, list{"attestations", store.AttestationByRoomRange, store.Attestation})
 }
 
+// AttestationsOf are the envelopes that ServeAttestations shows of one room, in no
+// order, at most 200 of them.
+func (w *Witness) AttestationsOf(origin, roomID string) ([]*adp.Envelope, error) {
+	from, to := store.AttestationByRoomRange(origin, roomID)
+	items, _, err := w.listed(list{"attestations", store.AttestationByRoomRange, store.Attestation}, from, to, roomID, maxList)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]*adp.Envelope, 0, len(items))
+	for _, item := range items {
+		v, err := adp.Scan(item)
+		if err != nil {
+			return nil, err
+		}
+		e, err := adp.ParseEnvelope(v)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, e)
+	}
+	return out, nil
+}
+
 // ServeEvidence answers GET /v1/witness/evidence: {class, kind, origin, room_id,
 // genesis, seen_at, observer, …}; a proof has agent and sides (two envelopes), an
 // observation held and other (records, envelopes or manifests).

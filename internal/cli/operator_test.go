@@ -82,6 +82,7 @@ func TestOperatorScripts(t *testing.T) {
 					ts.Fatalf("the daemon did not start: %v", err)
 				}
 			},
+			"receiver": receiverCmd,
 			// halt NAME ends a daemon
 			"halt": func(ts *testscript.TestScript, _ bool, args []string) {
 				stop, ok := stops.Load(filepath.Join(ts.Getenv("WORK"), args[0]))

@@ -121,6 +121,7 @@ type Request struct {
 	MinRate     int64         // bytes/s under which a body is cut, measured over 10 s; 0 = 128, negative = no bound
 	ContentType string        // the media type that a 2xx answer with a body must have, parameters ignored; "" = any
 	IfNoneMatch string        // the entity tag that is held already; 304 then has no body
+	NoRedirect  bool          // a redirect is the answer, and is not followed
 }
 
 // Response is an answer with any status. Body is decoded.
@@ -215,7 +216,7 @@ func (c *Client) exchange(ctx context.Context, r Request, via transports, gzip b
 			return nil, nil, classify(ctx, redact(at.String()), err)
 		}
 		location := resp.Header.Get("Location")
-		if !isRedirect(resp.StatusCode) || location == "" {
+		if r.NoRedirect || !isRedirect(resp.StatusCode) || location == "" {
 			return resp, at, nil
 		}
 		_, _ = io.CopyN(io.Discard, resp.Body, 4<<10) // a short body read to its end lets the connection be used again

@@ -80,6 +80,18 @@ func TestAnyStatusIsAnAnswer(t *testing.T) {
 	}
 }
 
+func TestNoRedirect(t *testing.T) {
+	asked := 0
+	s, c := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		asked++
+		http.Redirect(w, r, "/elsewhere", http.StatusTemporaryRedirect)
+	})
+	resp, err := c.Do(context.Background(), Request{Method: "POST", URL: s.URL, Body: []byte("x"), MaxBytes: 1 << 10, NoRedirect: true})
+	if err != nil || resp.Status != http.StatusTemporaryRedirect || resp.Header.Get("Location") != "/elsewhere" || resp.URL != s.URL || asked != 1 {
+		t.Errorf("%+v, %v, asked %d times", resp, err, asked)
+	}
+}
+
 func TestBlockedAddresses(t *testing.T) {
 	s, _ := serve(t, func(http.ResponseWriter, *http.Request) { t.Error("the server was reached") })
 	port := s.Listener.Addr().(*net.TCPAddr).Port

@@ -118,6 +118,18 @@ var kinds = []struct {
 		func(a, _, _ string, _ uint64, _ int64) [][2][]byte {
 			return append(two(store.ClaimRange("")), two(store.ClaimRange(a))...)
 		}},
+	{"Webhook", func(a, _, _ string, _ uint64, _ int64, _ [32]byte) []byte { return store.Webhook(a) },
+		func(_, _, _ string, _ uint64, _ int64) [][2][]byte { return two(store.WebhookRange()) }},
+	{"WebhookQueue", func(a, _, _ string, id uint64, _ int64, _ [32]byte) []byte { return store.WebhookQueue(a, id) },
+		func(a, _, _ string, _ uint64, _ int64) [][2][]byte {
+			return append(two(store.WebhookQueueRange("")), two(store.WebhookQueueRange(a))...)
+		}},
+	{"WatchedRoom", func(_, _, _ string, id uint64, _ int64, _ [32]byte) []byte { return store.WatchedRoom(id) },
+		func(_, _, _ string, _ uint64, _ int64) [][2][]byte { return two(store.WatchedRoomRange()) }},
+	{"WatchedHost", func(a, _, _ string, _ uint64, _ int64, _ [32]byte) []byte { return store.WatchedHost(a) },
+		func(_, _, _ string, _ uint64, _ int64) [][2][]byte { return two(store.WatchedHostRange()) }},
+	{"Interests", func(a, _, _ string, _ uint64, _ int64, _ [32]byte) []byte { return store.Interests(a) },
+		func(_, _, _ string, _ uint64, _ int64) [][2][]byte { return two(store.InterestsRange()) }},
 	{"SeenLog", func(a, _, _ string, _ uint64, _ int64, _ [32]byte) []byte { return store.SeenLog(a) },
 		func(_, _, _ string, _ uint64, _ int64) [][2][]byte { return two(store.SeenLogRange()) }},
 }
@@ -220,6 +232,7 @@ func TestKeysOneEach(t *testing.T) {
 		"Pack": 1, "Policy": 1, "TreeNode": 2, "Content": 2, "RoomCheckpoint": 1, "LogEntry": 2, "LogTile": 2, "LogIndex": 2, "SeenLog": 1,
 		"Withheld": 2, "Sealed": 2, "Cosigned": 1,
 		"TailHead": 1, "TailTile": 3, "TailIndex": 2, "Claim": 3,
+		"Webhook": 1, "WebhookQueue": 2, "WatchedRoom": 1, "WatchedHost": 1, "Interests": 1,
 	}
 	for _, k := range kinds {
 		differ := 0
@@ -267,6 +280,15 @@ func TestParseKeys(t *testing.T) {
 		}
 		if g, i, err := store.ParseLogEntry(store.LogEntry(id, uint64(seq))); err != nil || g != id || i != uint64(seq) {
 			t.Fatalf("ParseLogEntry = %d, %d, %v", g, i, err)
+		}
+		if s, i, err := store.ParseWebhookQueue(store.WebhookQueue(a, id)); err != nil || s != a || i != id {
+			t.Fatalf("ParseWebhookQueue = %q, %d, %v", s, i, err)
+		}
+		if i, err := store.ParseWatchedRoom(store.WatchedRoom(id)); err != nil || i != id {
+			t.Fatalf("ParseWatchedRoom = %d, %v", i, err)
+		}
+		if s, err := store.ParseWatchedHost(store.WatchedHost(a)); err != nil || s != a {
+			t.Fatalf("ParseWatchedHost = %q, %v", s, err)
 		}
 		if s, err := store.ParseHost(store.Host(a)); err != nil || s != a {
 			t.Fatalf("ParseHost = %q, %v", s, err)
@@ -324,6 +346,12 @@ func FuzzParseKeys(f *testing.F) {
 		check("ParseMemberRoom", err, func() []byte { return store.MemberRoom(agent, room) })
 		jid, request, err := store.ParseJoinRequest(key)
 		check("ParseJoinRequest", err, func() []byte { return store.JoinRequest(jid, request) })
+		hook, n, err := store.ParseWebhookQueue(key)
+		check("ParseWebhookQueue", err, func() []byte { return store.WebhookQueue(hook, n) })
+		watched, err := store.ParseWatchedRoom(key)
+		check("ParseWatchedRoom", err, func() []byte { return store.WatchedRoom(watched) })
+		told, err := store.ParseWatchedHost(key)
+		check("ParseWatchedHost", err, func() []byte { return store.WatchedHost(told) })
 		host, err := store.ParseHost(key)
 		check("ParseHost", err, func() []byte { return store.Host(host) })
 		origin, roomID, err := store.ParseHostRoom(key)

@@ -1,0 +1,50 @@
+package daemon
+
+import (
+	"github.com/witan-adp/witan/internal/replica"
+	"github.com/witan-adp/witan/webhook"
+)
+
+// buildPush makes what tells others of events. It comes after the roles whose events
+// those are, and before anything runs.
+func (d *daemon) buildPush() (err error) {
+	c := d.cfg.Webhook
+	d.webhooks, err = webhook.New(webhook.Options{
+		Origin: d.origin, Store: d.st, Replicas: d.set, Do: d.fetch.Do, Key: d.ring.Derive("webhooks", 32),
+		CheckURL: func(raw string) error { _, err := d.fetch.CheckURL(raw); return err },
+		Hidden:   d.set.Hidden, Hosts: d.hostStates, Attestations: d.witness.AttestationsOf, Attested: d.attested,
+		Public: c.Public, PerOwner: c.PerAgent, Total: c.Total, Queue: c.Queue,
+		Timeout: c.Timeout.D(), RetryFirst: c.Retry.D(), History: c.History.D(),
+		Now: d.edges.Now, Log: d.log, Registerer: d.metrics,
+	})
+	return err
+}
+
+func (d *daemon) hostStates() []webhook.Host {
+	var list []webhook.Host
+	for _, h := range d.mirror.States() {
+		list = append(list, webhook.Host{Origin: h.Origin, State: h.State, Reason: h.Reason, Since: h.Since})
+	}
+	return list
+}
+
+// pushChanged says that a room may have changed. Roles call it from their first
+// moment on; what changes before there are webhooks is found when they start.
+func (d *daemon) pushChanged(r *replica.Replica) {
+	if w := d.webhooks; w != nil {
+		w.Changed(r)
+	}
+}
+
+func (d *daemon) pushHosts() {
+	if w := d.webhooks; w != nil {
+		w.HostsChanged()
+	}
+}
+
+// pushAttested follows what is said about attestations of a room.
+func (d *daemon) pushAttested(origin, roomID string) {
+	if r, ok := d.set.Get(origin, roomID); ok {
+		d.pushChanged(r)
+	}
+}
