@@ -355,3 +355,58 @@ func FuzzShown(f *testing.F) {
 		}
 	})
 }
+
+// Evidence is in every backup made since; one that is older gets it back from the first
+// peer. The copy still names the store that the key signs with, so that what stops it
+// from signing is what peers have seen.
+func TestEvidenceSurvivesRestore(t *testing.T) {
+	wo := newWorld()
+	wo.bind(hostA, key(hostA))
+	wo.bind(hostB, key(hostB))
+	peer, b := wo.node(t, hostC, hostA, hostB), wo.node(t, hostB, hostA)
+	b.o.KeyFile = filepath.Join(t.TempDir(), "key")
+	b.again()
+	b.states("room-1")
+	before := backup(t, b.o.Store)
+	recs, twin := chain(t, roomX, "one"), chain(t, roomX, "two")
+	line1, k := LogOrigin(hostA, 1), logKeyOf(hostA)
+	for _, n := range []*node{peer, b} {
+		n.hear(seal(t, key(hostA), TypeAnnounce, statement(hostA, recs)).JSON())
+		n.hear(seal(t, key(hostA), TypeAnnounce, statement(hostA, twin[:2])).JSON())
+		n.w.saw(noteOf(t, line1, 7, 1, k))
+		n.w.saw(noteOf(t, line1, 7, 2, k))
+	}
+	after := backup(t, b.o.Store)
+	b.states("room-2")
+	peer.w.saw(b.w.ownCheckpoint())
+	want := b.evidence()
+	if len(want) != 2 || !b.w.HostEquivocated(hostA) || b.state(hostA, roomX) != "0 "+Equivocated {
+		t.Fatal(want, b.state(hostA, roomX))
+	}
+	for name, st := range map[string]*store.Store{"of before": before, "of since": after} {
+		restored := wo.nodeOn(t, st, hostB, hostA)
+		restored.o.KeyFile = filepath.Join(t.TempDir(), "key")
+		if err := must[tilelog.Custody](t)(tilelog.ReadCustody(b.o.KeyFile)).Write(restored.o.KeyFile); err != nil {
+			t.Fatal(err)
+		}
+		restored.again()
+		if name == "of since" {
+			restored.sees(want...)
+		}
+		if err := restored.w.maySign(); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		var requests []string
+		if err := restored.w.Pull(t.Context(), "peer", line(peer, &requests)); err != nil {
+			t.Fatal(err)
+		}
+		restored.sees(want...)
+		if !restored.w.HostEquivocated(hostA) || restored.state(hostA, roomX) != "0 "+Equivocated {
+			t.Error(name, restored.state(hostA, roomX))
+		}
+		refused(t, restored, "room-"+strings.ReplaceAll(name, " ", "-"))
+		must[LogStatus](t)(restored.w.NewLog())
+		restored.again()
+		restored.sees(want...)
+	}
+}

@@ -1,0 +1,335 @@
+package witness
+
+import (
+	"bufio"
+	"context"
+	"crypto/ed25519"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/witan-adp/witan/adp"
+	"github.com/witan-adp/witan/internal/replica"
+	"github.com/witan-adp/witan/internal/store"
+	"github.com/witan-adp/witan/internal/tilelog"
+)
+
+// What a child is told by its environment.
+const (
+	childFolder = "WITAN_WITNESS_TEST_CHILD" // makes the test binary a witness on a folder
+	childDeath  = "WITAN_WITNESS_TEST_DEATH" // "before 7": it kills itself before its 7th commit, or "after" it
+	childPeer   = "WITAN_WITNESS_TEST_PEER"  // a file with a checkpoint that a peer shows
+	childRenew  = "WITAN_WITNESS_TEST_RENEW" // the operator begins a new log
+)
+
+func TestMain(m *testing.M) {
+	if dir := os.Getenv(childFolder); dir != "" {
+		signUntilKilled(dir)
+	}
+	os.Exit(m.Run())
+}
+
+// child stands in for the test where there is none: it dies of what fails.
+type child struct{ testing.TB }
+
+func (child) Helper()                  {}
+func (child) Cleanup(func())           {}
+func (child) Context() context.Context { return context.Background() }
+func (child) Fatal(args ...any)        { fmt.Fprintln(os.Stderr, args...); os.Exit(1) }
+func (child) Error(args ...any)        { fmt.Fprintln(os.Stderr, args...); os.Exit(1) }
+func (child) Fatalf(format string, args ...any) {
+	fmt.Fprintf(os.Stderr, format+"\n", args...)
+	os.Exit(1)
+}
+
+// onDisk is a node over a store in a folder, with a clock by which a room checkpoint
+// is due all the time.
+func onDisk(t testing.TB, dir string) *node {
+	t.Helper()
+	st := must[*store.Store](t)(store.Open(store.Options{Dir: filepath.Join(dir, "store"), MinFree: 1}))
+	t.Cleanup(func() { _ = st.Close() })
+	wo := newWorld()
+	wo.bind(hostA, key(hostA))
+	n := wo.nodeOn(t, st, hostA, hostC)
+	n.o.KeyFile = filepath.Join(dir, "key")
+	n.o.Now = func() int64 { return time.Now().UnixMilli() * 1000 }
+	n.again()
+	return n
+}
+
+// signUntilKilled signs statements, attestations and checkpoints, and prints
+// everything that gets out.
+func signUntilKilled(dir string) {
+	n := onDisk(child{}, dir)
+	var out sync.Mutex
+	say := func(what string, text []byte) {
+		out.Lock()
+		defer out.Unlock()
+		if _, err := fmt.Println(what, adp.Encode(text)); err != nil {
+			os.Exit(1)
+		}
+	}
+	if file := os.Getenv(childPeer); file != "" {
+		n.o.PeersFirst = time.Hour
+		n.again()
+		note := must[[]byte](child{})(os.ReadFile(file))
+		page := must[[]byte](child{})(json.Marshal(syncAnswer{Items: []json.RawMessage{}, Checkpoints: []string{string(note)}}))
+		go func() {
+			if err := n.w.Pull(context.Background(), "peer", func(context.Context, []byte) ([]byte, error) { return page, nil }); err != nil {
+				child{}.Fatal(err)
+			}
+		}()
+	}
+	if word, count, ok := strings.Cut(os.Getenv(childDeath), " "); ok {
+		at, put := must[int](child{})(strconv.Atoi(count)), n.w.put
+		var commits atomic.Int64
+		n.w.put = func(b *store.Batch) error {
+			if commits.Add(1) < int64(at) {
+				return put(b)
+			}
+			if word == "after" {
+				_ = put(b)
+			}
+			_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
+			select {}
+		}
+	}
+	n.w.SetPublisher(func(_ context.Context, b []byte) error { say("envelope", b); return nil }, func(context.Context, []byte) error { return nil })
+	go func() { _ = n.w.Run(context.Background()) }()
+	if os.Getenv(childRenew) != "" {
+		must[LogStatus](child{})(n.w.NewLog())
+	}
+	go func() { // the log as others see it
+		last := ""
+		for {
+			if note := n.w.ownCheckpoint(); string(note) != last {
+				last = string(note)
+				say("log", note)
+			}
+		}
+	}()
+	// rooms that end, and rooms that go on
+	for i := 0; ; i++ {
+		id := fmt.Sprintf("room-%d-%d", os.Getpid(), i)
+		switch i % 3 {
+		case 0:
+			n.w.Ended(n.install(hostA, chain(child{}, id, "one")))
+		case 1:
+			n.w.Completed(n.install(hostC, chain(child{}, id, "one")))
+		case 2:
+			recs := chain(child{}, id, "one", "two", "three")
+			r := n.install(hostA, recs[:2])
+			for k := 2; k < 4; k++ {
+				if note, err := n.w.roomCheckpoint(r); err == nil {
+					say("room", note)
+				}
+				n.grow(r, recs[k:k+1])
+			}
+		}
+		say("made", []byte(id))
+	}
+}
+
+// said is all that ever got out, over all lives.
+type said struct {
+	logs, rooms, envelopes map[string]bool
+	made                   int
+}
+
+// live runs a child until it has said so much, kills it, and adds what it said.
+func (s *said) live(t *testing.T, dir string, enough int, env ...string) (logs []tilelog.Checkpoint) {
+	t.Helper()
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(append(os.Environ(), childFolder+"="+dir), env...)
+	var complaint strings.Builder
+	cmd.Stderr = &complaint
+	out := must[io.ReadCloser](t)(cmd.StdoutPipe())
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	lines, n, killed := bufio.NewReader(out), 0, false
+	for {
+		line, err := lines.ReadString('\n')
+		if err != nil {
+			break // a line without its end was not printed whole
+		}
+		what, text, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
+		body := string(must[[]byte](t)(adp.Decode(text)))
+		switch what {
+		case "log":
+			s.logs[body] = true
+			logs = append(logs, must[tilelog.Checkpoint](t)(tilelog.PeekCheckpoint([]byte(body))))
+		case "room":
+			s.rooms[body] = true
+		case "envelope":
+			s.envelopes[body] = true
+		case "made":
+			s.made++
+		default:
+			t.Fatalf("the child said %q", line)
+		}
+		if n++; n >= enough && !killed {
+			killed = true
+			if err := cmd.Process.Kill(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	err := cmd.Wait()
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) || exit.ExitCode() != -1 { // -1: by a signal
+		t.Fatalf("the child ended by itself: %v %s", err, complaint.String())
+	}
+	return logs
+}
+
+// check holds all that ever got out of a generation of the log against the store.
+func (s *said) check(t *testing.T, dir string, generation int) {
+	t.Helper()
+	n := onDisk(t, dir)
+	defer func() {
+		if err := n.o.Store.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	if err := n.w.maySign(); err != nil {
+		t.Error(err)
+	}
+	for note := range s.logs {
+		c := must[tilelog.Checkpoint](t)(tilelog.OpenCheckpoint([]byte(note), logKeys(hostA)...))
+		if g, _ := logGeneration(hostA, c.Origin); g != generation {
+			continue
+		}
+		if root, err := n.w.journal.log.RootAt(c.Size); err != nil || root != c.Root {
+			t.Errorf("a checkpoint got out that the log does not hold: %v\n%s", err, note)
+		}
+	}
+	contents := map[string]string{}
+	for raw := range s.envelopes {
+		e := envelope(t, []byte(raw))
+		if _, ok, err := n.w.journal.log.Find(e.Hash); !ok || err != nil {
+			t.Errorf("got out, and is not in the log: %v %s", err, raw)
+		}
+		it := must[*item](t)(readItem(e))
+		what := fmt.Sprint(it.typ, it.subject)
+		if other, ok := contents[what]; ok && other != fmt.Sprint(it.content) {
+			t.Errorf("two stories of %s", what)
+		}
+		contents[what] = fmt.Sprint(it.content)
+	}
+	for note := range s.rooms {
+		c := must[tilelog.Checkpoint](t)(tilelog.OpenCheckpoint([]byte(note), logKeys(hostA)...))
+		subject, _ := subjectOf(c.Origin, []string{hostA})
+		r, ok := n.set.GetKey(replica.Key(subject))
+		if !ok {
+			t.Errorf("a checkpoint of a room that is lost: %s", note)
+			continue
+		}
+		if root, err := r.RootAt(int64(c.Size)); err != nil || root != c.Root {
+			t.Errorf("a checkpoint of other records than those of its room: %v\n%s", err, note)
+		}
+	}
+}
+
+// TestKill kills a daemon that signs, at random and just before and after its
+// commits. Nothing ever gets out that contradicts what got out before; all that got
+// out is in the log. An older copy of the store signs nothing once a peer has shown
+// what it has seen, also after more deaths, until the operator begins a new log.
+func TestKill(t *testing.T) {
+	dir := t.TempDir()
+	older := filepath.Join(t.TempDir(), "store")
+	rounds := 14
+	if testing.Short() {
+		rounds = 4
+	}
+	s := &said{logs: map[string]bool{}, rooms: map[string]bool{}, envelopes: map[string]bool{}}
+	var last tilelog.Checkpoint
+	for round := range rounds {
+		var env []string
+		if round%2 == 1 {
+			env = []string{childDeath + fmt.Sprintf("=%s %d", [...]string{"before", "after"}[rand.IntN(2)], 1+rand.IntN(12))}
+		}
+		for _, c := range s.live(t, dir, 1+rand.IntN(60), env...) {
+			last = c
+		}
+		s.check(t, dir, 1)
+		if t.Failed() {
+			return
+		}
+		if round == rounds/2 {
+			if err := os.CopyFS(older, os.DirFS(filepath.Join(dir, "store"))); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for last.Size == 0 || !s.newer(t, older, last) { // so that there is something to contradict
+		for _, c := range s.live(t, dir, 40) {
+			last = c
+		}
+	}
+	s.check(t, dir, 1)
+	if len(s.envelopes) < rounds || len(s.rooms) < rounds/2 {
+		t.Errorf("%d envelopes and %d checkpoints of rooms are too few to prove anything", len(s.envelopes), len(s.rooms))
+	}
+	t.Logf("%d lives: %d envelopes, %d checkpoints of the log, %d of rooms", rounds, len(s.envelopes), len(s.logs), len(s.rooms))
+
+	// the older copy
+	peer := filepath.Join(t.TempDir(), "checkpoint")
+	for note := range s.logs {
+		if must[tilelog.Checkpoint](t)(tilelog.PeekCheckpoint([]byte(note))) == last {
+			if err := os.WriteFile(peer, []byte(note), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if err := errors.Join(os.RemoveAll(filepath.Join(dir, "store")), os.CopyFS(filepath.Join(dir, "store"), os.DirFS(older))); err != nil {
+		t.Fatal(err)
+	}
+	logs, rooms, envelopes, made := len(s.logs), len(s.rooms), len(s.envelopes), s.made
+	for _, env := range [][]string{{childPeer + "=" + peer}, nil, nil} { // the peer is there only once
+		s.live(t, dir, 25, env...)
+		if len(s.logs) != logs || len(s.rooms) != rooms || len(s.envelopes) != envelopes {
+			t.Fatal("an older copy of the store has signed")
+		}
+	}
+	if s.made == made {
+		t.Error("the child had nothing to sign")
+	}
+	// the operator begins a new log
+	*s = said{logs: map[string]bool{}, rooms: map[string]bool{}, envelopes: map[string]bool{}}
+	s.live(t, dir, 40, childRenew+"=1")
+	for range 3 {
+		s.live(t, dir, 1+rand.IntN(60))
+		s.check(t, dir, 2)
+	}
+	if len(s.envelopes) == 0 {
+		t.Error("nothing was signed in the new log")
+	}
+}
+
+// newer tells whether a checkpoint is of more than an older copy of the store holds.
+func (s *said) newer(t *testing.T, older string, c tilelog.Checkpoint) bool {
+	t.Helper()
+	dir := t.TempDir()
+	if err := os.CopyFS(filepath.Join(dir, "store"), os.DirFS(older)); err != nil {
+		t.Fatal(err)
+	}
+	st := must[*store.Store](t)(store.Open(store.Options{Dir: filepath.Join(dir, "store"), MinFree: 1}))
+	defer func() { _ = st.Close() }()
+	l := must[*tilelog.Log](t)(tilelog.Open(st, func(g int) string { return LogOrigin(hostA, g) },
+		func(g int) ed25519.PrivateKey { return key(fmt.Sprint("log ", g, " ", hostA)) }))
+	_, head := l.Head()
+	return c.Size > head.Size
+}
