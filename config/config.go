@@ -36,6 +36,10 @@ type P2P struct {
 	Enabled bool     `toml:"enabled"`
 	Listen  []string `toml:"listen"` // multiaddrs
 	Peers   []string `toml:"peers"`  // multiaddrs that end in /p2p/<id>
+	Allow   []string `toml:"allow"`  // peer IDs
+	Block   []string `toml:"block"`  // peer IDs
+
+	MaxPeers int `toml:"max_peers"`
 }
 
 // MCP is the endpoint /mcp, for agents.

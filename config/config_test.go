@@ -318,6 +318,10 @@ func TestValidate(t *testing.T) {
 		{"p2p.listen", func(c *Config) { c.P2P.Listen = []string{"127.0.0.1:4011"} }},
 		{"p2p.peers", func(c *Config) { c.P2P.Peers = []string{"/ip4/127.0.0.1/tcp/4011"} }},
 		{"p2p.peers", func(c *Config) { c.P2P.Peers = []string{"/ip4/127.0.0.1/tcp/4011/p2p/x"} }},
+		{"p2p.allow", func(c *Config) { c.P2P.Allow = []string{"x"} }},
+		{"p2p.block", func(c *Config) { c.P2P.Block = []string{"/ip4/127.0.0.1/tcp/4011"} }},
+		{"p2p.block", func(c *Config) { c.P2P.Block = []string{""} }},
+		{"p2p.max_peers", func(c *Config) { c.P2P.MaxPeers = 0 }},
 		{"host.room_creation", func(c *Config) { c.Host.RoomCreation = "" }},
 		{"host.allowed_creators", func(c *Config) { c.Host.AllowedCreators = []string{"did:agent:x"} }},
 		{"host.banned_agents", func(c *Config) { c.Host.BannedAgents = []string{"did:agent:" + strings.Repeat("A", 43)} }}, // of small order

@@ -17,7 +17,7 @@ func Default() Config {
 	return Config{
 		Data: "./witan-data", Listen: "127.0.0.1:8080", TrustedProxies: nil, LogLevel: "info", LogFormat: "text", MinFreeDisk: 256 * MiB,
 		MCP: MCP{Enabled: true},
-		P2P: P2P{Enabled: true, Listen: []string{"/ip4/127.0.0.1/tcp/4011"}},
+		P2P: P2P{Enabled: true, Listen: []string{"/ip4/127.0.0.1/tcp/4011"}, MaxPeers: 128},
 		Host: Host{Enabled: true, RoomCreation: CreationOpen, RoomsPerCreator: 1000, RoomsTotal: 100_000, BytesPerRoom: 256 * MiB, BytesPerCreator: 4 * GiB,
 			JoinRequestTTL: Duration(time.Hour), AgentStatusTTL: Duration(5 * time.Minute), Withheld: WithheldSeal},
 		// ADP §21

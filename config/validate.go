@@ -81,6 +81,16 @@ func (c *P2P) validate(p *problems) {
 			p.add("p2p.peers", "%q does not end in /p2p/<peer id>", s)
 		}
 	}
+	for name, ids := range map[string][]string{"p2p.allow": c.Allow, "p2p.block": c.Block} {
+		for _, s := range ids {
+			if a, err := multiaddr.NewMultiaddr("/p2p/" + s); err != nil || len(a.Protocols()) != 1 {
+				p.add(name, "%q is not a peer ID, which is what stands behind /p2p/ in an address", s)
+			}
+		}
+	}
+	if c.MaxPeers < 1 || c.MaxPeers > 10_000 {
+		p.add("p2p.max_peers", "must be from 1 to 10000")
+	}
 }
 
 func (c *Host) validate(p *problems) {

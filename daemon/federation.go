@@ -88,8 +88,9 @@ func (d *daemon) isPublic(r *replica.Replica) bool {
 	return public
 }
 
-// peersFirstTime is how long signing waits after a start for a peer to say what
-// it has seen of our log: a restored backup may not sign before.
+// peersFirstTime is how long signing waits after a start for a peer, or a witness of
+// our log, to say what it has seen of our log: a restored backup may not sign before.
+// It is over with the first answer, and none is waited for when nobody is known.
 const peersFirstTime = 20 * time.Second
 
 func (d *daemon) keyFile() string { return filepath.Join(d.cfg.Data, "key") }
@@ -111,8 +112,8 @@ func (d *daemon) rotation(generation int) (any, error) {
 
 func (d *daemon) buildWitness(cursors *web.Cursors) (err error) {
 	var peersFirst time.Duration
-	if d.cfg.P2P.Enabled {
-		peersFirst = peersFirstTime
+	if d.cfg.P2P.Enabled && len(d.cfg.P2P.Peers)+len(d.book) > 0 || len(d.cfg.Log.Witnesses) > 0 {
+		peersFirst = peersFirstTime // else there is nobody to ask
 	}
 	var trust []witness.Trust
 	var cosigners []ed25519.PublicKey

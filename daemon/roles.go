@@ -3,6 +3,7 @@ package daemon
 import (
 	"context"
 	"crypto/ed25519"
+	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -61,6 +62,8 @@ type daemon struct {
 	tails     tailing
 	pages     *pages
 	site      *page.Site
+	peers     peerLists
+	book      []p2p.KnownPeer // of the last run
 }
 
 // build makes the roles and hands each what it asked for.
@@ -68,6 +71,9 @@ func (d *daemon) build() (err error) {
 	cursors := web.NewCursors(d.ring.Derive("cursors", 32))
 	d.fetch = fetch.New(fetch.Options{AllowPrivate: d.cfg.AllowPrivateAddresses, UserAgent: "witan/" + d.edges.Version, Log: d.log, Registerer: d.metrics})
 	if d.bindings, err = keys.NewBindings(d.st, d.origin, d.ring); err != nil {
+		return err
+	}
+	if err := errors.Join(d.readMeta(metaPeerLists, &d.peers.added), d.readMeta(metaPeerBook, &d.book)); err != nil {
 		return err
 	}
 	d.index = index.New(index.Options{Cursors: cursors, Own: d.origin, Now: d.edges.Now})
@@ -160,6 +166,7 @@ func (p packs) FetchPack(ctx context.Context, uri string) ([]byte, error) {
 
 func (d *daemon) buildNode() (err error) {
 	d.node, err = p2p.New(p2p.Options{Key: d.ring.Key(keys.P2P), Listen: d.cfg.P2P.Listen, Peers: d.cfg.P2P.Peers,
+		MaxPeers: d.cfg.P2P.MaxPeers, Lists: d.lists(), Known: d.book, Keep: d.keepBook,
 		AllowPrivate: d.cfg.AllowPrivateAddresses, Log: d.log, Registerer: d.metrics})
 	if err != nil {
 		return fmt.Errorf("p2p: %w", err)

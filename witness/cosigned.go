@@ -61,6 +61,10 @@ func (w *Witness) Conflicting(line string, held, shown []byte) {
 	}
 }
 
+// Asked says that a witness of our log was asked, and has seen no more of it than we
+// hold: signing need not wait for a peer.
+func (w *Witness) Asked() { w.askedPeer() }
+
 // MaySign tells why nothing may be signed now about logs and archives.
 func (w *Witness) MaySign() error { return w.maySign() }
 

@@ -64,7 +64,7 @@ Exit status: 0 when all was done and all that was read is verified, 1 when not, 
 	root.SetOut(out)
 	root.SetErr(errw)
 	group(root)
-	root.AddCommand(serveCommand(), group(hostCommand()), group(logCommand()), keyCommand(), roomCommand(), verifyCommand(), exportCommand(), proofCommand(), indexCommand(), mirrorCommand(), attestationsCommand(), group(witnessCommand()), mcpCommand(), webhookCommand(),
+	root.AddCommand(serveCommand(), group(hostCommand()), group(logCommand()), group(p2pCommand()), keyCommand(), roomCommand(), verifyCommand(), exportCommand(), proofCommand(), indexCommand(), mirrorCommand(), attestationsCommand(), group(witnessCommand()), mcpCommand(), webhookCommand(),
 		configCommand(), versionCommand())
 
 	cmd, err := root.ExecuteContextC(ctx)

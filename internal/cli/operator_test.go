@@ -33,7 +33,11 @@ func TestOperatorScripts(t *testing.T) {
 			// daemon NAME [keep=N] [p2p] [peer=ADDRESS] [ORIGIN…] runs a daemon on the folder NAME that mirrors the origins, N records of each
 			// room, and sets $NAME to its own origin and $NAME_p2p to its peer-to-peer address
 			"daemon": func(ts *testscript.TestScript, _ bool, args []string) {
-				ln, err := net.Listen("tcp", "127.0.0.1:0")
+				addr := ts.Getenv(args[0] + "_authority") // of the same name before: its folder belongs to that origin
+				if addr == "" {
+					addr = "127.0.0.1:0"
+				}
+				ln, err := net.Listen("tcp", addr)
 				ts.Check(err)
 				cfg := config.Default()
 				cfg.Data, cfg.AllowPrivateAddresses, cfg.P2P.Enabled, cfg.MinFreeDisk = ts.MkAbs(args[0]), true, false, 0

@@ -19,34 +19,65 @@ const (
 	settled = 10 * time.Second
 )
 
-// keepConnected dials a configured peer whenever no connection to it stands, until the node closes.
-func (n *Node) keepConnected(p peer.AddrInfo) {
+// keepAll sees to it that each peer that may be dialled is kept connected.
+func (n *Node) keepAll() {
+	var all []peer.ID
+	for id := range n.gate.peers {
+		all = append(all, id)
+	}
+	for id := range n.gate.lists.Load().allow {
+		all = append(all, id)
+	}
+	for _, id := range all {
+		n.mu.Lock()
+		known := n.down[id] != nil
+		if !known {
+			n.down[id] = make(chan struct{}, 1)
+		}
+		n.mu.Unlock()
+		if !known && n.begin() {
+			go n.keepConnected(id)
+		}
+	}
+}
+
+// keepConnected dials a peer whenever no connection to it stands, until the node closes or the peer may not be dialled any more.
+func (n *Node) keepConnected(id peer.ID) {
 	defer n.tasks.Done()
 	wait := &backoff.ExponentialBackOff{InitialInterval: redialFirst, RandomizationFactor: 0.5, Multiplier: 2, MaxInterval: redialMost}
 	wait.Reset()
 	n.mu.Lock()
-	down := n.down[p.ID]
+	down := n.down[id]
 	n.mu.Unlock()
 	failing := false
 	for {
+		n.mu.Lock()
+		if !n.gate.mayDial(id) { // under the lock of keepAll, which starts again once it may
+			delete(n.down, id)
+			n.mu.Unlock()
+			return
+		}
+		n.mu.Unlock()
+		addrs, _ := n.addrsOf(id)
+		p := peer.AddrInfo{ID: id, Addrs: addrs}
 		if err := n.dial(p); err == nil {
 			failing = false
 			up := time.Now()
-			n.log.Info("p2p peer connected", "peer", p.ID)
-			for n.connected(p.ID) {
+			n.log.Info("p2p peer connected", "peer", id)
+			for n.connected(id) {
 				select {
 				case <-n.ctx.Done():
 					return
 				case <-down:
 				}
 			}
-			n.log.Info("p2p peer disconnected", "peer", p.ID)
+			n.log.Info("p2p peer disconnected", "peer", id)
 			if time.Since(up) >= settled {
 				wait.Reset()
 			}
 		} else if n.ctx.Err() == nil && !failing {
 			failing = true // once per outage: the log must not grow with a dead peer
-			n.log.Warn("p2p peer cannot be reached; dialling on", "peer", p.ID, "addrs", p.Addrs, "err", err)
+			n.log.Warn("p2p peer cannot be reached; dialling on", "peer", id, "addrs", p.Addrs, "err", err)
 		}
 		t := time.NewTimer(min(wait.NextBackOff(), redialMost))
 		select {

@@ -15,8 +15,8 @@ import (
 	manet "github.com/multiformats/go-multiaddr/net"
 )
 
-// gate decides whom the node dials and when it accepts. Only configured peers are dialled, whatever another peer or a peer exchange
-// names. Of their addresses those that the operator wrote are always fine; those that a peer told about itself must be global, so
+// gate decides whom the node dials and whom it lets in. Only configured and allowed peers are dialled, whatever another peer or a peer
+// exchange names. Of their addresses those that the operator wrote are always fine; those that a peer told about itself must be global, so
 // that a peer cannot point this node at the inside of the operator's network.
 //
 // It is the DNS resolver too, since libp2p asks the gater about resolved addresses: what a configured name resolves to counts as
@@ -25,6 +25,7 @@ type gate struct {
 	open    atomic.Bool // accept and dial; set by Run
 	private bool
 	peers   map[peer.ID]bool
+	lists   atomic.Pointer[lists]
 	named   map[string]bool // addresses in the configuration, without /p2p
 
 	resolver network.MultiaddrDNSResolver
@@ -42,6 +43,7 @@ func newGate(peers []peer.AddrInfo, private bool) *gate {
 		private: private, peers: map[peer.ID]bool{}, named: map[string]bool{},
 		resolver: swarm.ResolverFromMaDNS{Resolver: madns.DefaultResolver}, resolved: map[string][]multiaddr{},
 	}
+	g.lists.Store(&lists{})
 	for _, p := range peers {
 		g.peers[p.ID] = true
 		for _, a := range p.Addrs {
@@ -51,8 +53,8 @@ func newGate(peers []peer.AddrInfo, private bool) *gate {
 	return g
 }
 
-// InterceptPeerDial lets the node dial configured peers only.
-func (g *gate) InterceptPeerDial(p peer.ID) bool { return g.open.Load() && g.peers[p] }
+// InterceptPeerDial lets the node dial configured and allowed peers only.
+func (g *gate) InterceptPeerDial(p peer.ID) bool { return g.open.Load() && g.mayDial(p) }
 
 // InterceptAddrDial sees each address, after resolution.
 func (g *gate) InterceptAddrDial(p peer.ID, a multiaddr) bool {
@@ -80,8 +82,10 @@ func (g *gate) configured(a multiaddr) bool {
 // InterceptAccept refuses connections while the node does not run, so that no peer finds it half built.
 func (g *gate) InterceptAccept(network.ConnMultiaddrs) bool { return g.open.Load() }
 
-// InterceptSecured has nothing to add.
-func (g *gate) InterceptSecured(network.Direction, peer.ID, network.ConnMultiaddrs) bool { return true }
+// InterceptSecured hangs up on who may not be a peer, as soon as it has proven who it is.
+func (g *gate) InterceptSecured(_ network.Direction, p peer.ID, _ network.ConnMultiaddrs) bool {
+	return g.permits(p)
+}
 
 // InterceptUpgraded has nothing to add.
 func (g *gate) InterceptUpgraded(network.Conn) (bool, control.DisconnectReason) { return true, 0 }

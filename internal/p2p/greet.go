@@ -55,7 +55,11 @@ func newGreeter(n *Node) (*greeter, error) {
 				if !ok {
 					return
 				}
-				g.arrived(e.(event.EvtPeerIdentificationCompleted).Peer)
+				said := e.(event.EvtPeerIdentificationCompleted)
+				if n.gate.permits(said.Peer) {
+					n.book.met(said.Peer, said.ListenAddrs)
+				}
+				g.arrived(said.Peer)
 			}
 		}
 	}()

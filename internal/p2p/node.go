@@ -6,8 +6,8 @@
 // can make this node hold or do has a bound: connections, messages a second, queue lengths, frame sizes, streams at once, and time.
 //
 // The node talks TCP, and QUIC where the operator lists a QUIC address. It has no relay, no port mapping, no DHT, no mDNS and no
-// reachability probes, and it dials nobody but the peers that the operator configured (federation: nothing is contacted because a
-// peer named it).
+// reachability probes, and it dials nobody but the peers that the operator configured or allowed (federation: nothing is contacted
+// because a peer named it). An address book remembers where those were found.
 //
 // Use: New, then Join, HandleStream and OnPeer, then Run. Until Run, no connection is accepted or dialled.
 package p2p
@@ -59,6 +59,9 @@ type Options struct {
 	Listen       []string              // multiaddrs: /ip4|ip6/…/tcp/… or /ip4|ip6/…/udp/…/quic-v1; empty: dial only
 	Peers        []string              // multiaddrs with /p2p/<id>; kept connected. ip4, ip6, dns, dns4, dns6
 	MaxPeers     int                   // connections above this number are trimmed, configured peers last; 0 means 128
+	Lists        Lists                 // who may be a peer; may be changed with SetLists
+	Known        []KnownPeer           // the address book of the last run
+	Keep         func([]KnownPeer)     // is given the address book each time that it has changed, one call at a time; nil: it is forgotten
 	AllowPrivate bool                  // dial and publish addresses that are not global, too; configured ones are always dialled
 	Log          *slog.Logger          // nil: slog.Default
 	Registerer   prometheus.Registerer // nil: no metrics
@@ -92,6 +95,7 @@ type Node struct {
 	tune     tuning
 	host     host.Host
 	gate     *gate
+	book     *book
 	peers    []peer.AddrInfo // configured, one per ID
 	maxPeers int
 	gossip   *gossip
@@ -106,7 +110,7 @@ type Node struct {
 	running bool
 	closed  bool
 	tasks   sync.WaitGroup            // Add only under mu while !closed, see begin
-	down    map[peer.ID]chan struct{} // configured peers: poked when the last connection is gone
+	down    map[peer.ID]chan struct{} // peers that are kept connected: poked when the last connection is gone
 
 	closeOnce sync.Once
 	closeErr  error
@@ -141,12 +145,15 @@ func newNode(o Options, tune tuning) (*Node, error) {
 	}
 
 	n := &Node{log: o.Log, tune: tune, peers: peers, maxPeers: o.MaxPeers, gate: newGate(peers, o.AllowPrivate), down: map[peer.ID]chan struct{}{}}
-	for _, p := range peers {
-		n.down[p.ID] = make(chan struct{}, 1)
+	permitted, err := parseLists(o.Lists, id)
+	if err != nil {
+		return nil, err
 	}
+	n.gate.lists.Store(permitted)
+	n.book = newBook(o.Known, o.AllowPrivate, o.Keep)
 	n.ctx, n.cancel = context.WithCancel(context.Background())
 
-	limits, err := newResourceManager(o.MaxPeers, len(peers))
+	limits, err := newResourceManager(o.MaxPeers, len(peers)+len(permitted.allow))
 	if err != nil {
 		return nil, fmt.Errorf("p2p: set resource limits: %w", err)
 	}
@@ -241,11 +248,7 @@ func (n *Node) Run(ctx context.Context) error {
 	n.mu.Unlock()
 
 	n.gate.open.Store(true)
-	for _, p := range n.peers {
-		if n.begin() {
-			go n.keepConnected(p)
-		}
-	}
+	n.keepAll()
 	n.log.Info("p2p node runs", "id", n.ID(), "addrs", n.Addrs(), "configured_peers", len(n.peers))
 	select {
 	case <-ctx.Done():

@@ -125,7 +125,8 @@ func (c *Collector) ask(ctx context.Context, p *peer) error {
 	c.mu.Lock()
 	kept := p.kept
 	c.mu.Unlock()
-	if cosignature.Text(kept.Note) == text {
+	// the first time it is asked all the same: it may have seen more than this store
+	if cosignature.Text(kept.Note) == text && p.met {
 		return nil
 	}
 	old := kept.Size
@@ -151,6 +152,9 @@ func (c *Collector) ask(ctx context.Context, p *peer) error {
 			got.Origin, got.Size = head.Origin, head.Size
 			c.keep(p, got)
 			outcome = "cosigned"
+			if p.met = true; c.o.Agreed != nil {
+				c.o.Agreed()
+			}
 			return nil
 		}
 		media, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))

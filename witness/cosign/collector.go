@@ -46,6 +46,9 @@ type CollectorOptions struct {
 	// log than we hold. Nothing vouches for it: it is for the callee to look whether our own key
 	// has signed it, which means that this store is an older copy. May be nil.
 	Ahead func(note []byte)
+	// Agreed is called each time that a witness has cosigned the newest checkpoint: it has
+	// seen no more of our log than we hold. May be nil.
+	Agreed func()
 
 	// Every is the least time between two requests to one witness; 0 means 1 s.
 	Every time.Duration
@@ -74,6 +77,7 @@ type peer struct {
 	wake chan struct{}
 	kept collected
 	err  error
+	met  bool // it has answered since the start; for follow alone
 }
 
 // collected is what a witness has given.

@@ -357,3 +357,54 @@ func TestCollectorOptions(t *testing.T) {
 		t.Error("what is damaged is taken")
 	}
 }
+
+// After a start each witness is asked once, although the store holds its cosignature of
+// the newest checkpoint: the store may be an older copy.
+func TestWitnessIsAskedAfterEachStart(t *testing.T) {
+	a := newAsker(t, "w.example")
+	agreed := make(chan struct{}, 100)
+	open := func() (stop func()) {
+		a.open()
+		a.c.o.Agreed = func() { agreed <- struct{}{} }
+		return a.run()
+	}
+	wait := func() {
+		t.Helper()
+		select {
+		case <-agreed:
+		case <-time.After(10 * time.Second):
+			t.Fatalf("nobody agreed: %+v", a.c.Status())
+		}
+	}
+	stop := open()
+	a.grow(5)
+	wait()
+	stop()
+	var older bytes.Buffer
+	if err := a.st.Backup(&older); err != nil {
+		t.Fatal(err)
+	}
+	asked := a.count("w.example")
+	stop = open()
+	wait()
+	if n := a.count("w.example"); n != asked+1 {
+		t.Errorf("asked %d times", n-asked)
+	}
+	a.grow(9)
+	wait()
+	stop()
+	a.st = memory(t)
+	if err := a.st.Restore(&older); err != nil {
+		t.Fatal(err)
+	}
+	a.size = 5 // as the restored store holds it
+	open()
+	a.until("the checkpoint that the witness has seen", func() bool {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		return len(a.shown) > 0 && strings.Contains(string(a.shown[0]), "\n9\n")
+	})
+	if len(agreed) != 0 {
+		t.Error("a witness agreed that has seen more")
+	}
+}
