@@ -1,6 +1,11 @@
 package daemon
 
 import (
+	"context"
+
+	"github.com/witan-adp/witan/adp"
+	"github.com/witan-adp/witan/adp/room"
+	"github.com/witan-adp/witan/feed"
 	"github.com/witan-adp/witan/internal/replica"
 	"github.com/witan-adp/witan/webhook"
 )
@@ -17,7 +22,24 @@ func (d *daemon) buildPush() (err error) {
 		Timeout: c.Timeout.D(), RetryFirst: c.Retry.D(), History: c.History.D(),
 		Now: d.edges.Now, Log: d.log, Registerer: d.metrics,
 	})
+	if err != nil {
+		return err
+	}
+	d.feed, err = feed.New(feed.Options{Origin: d.origin, Store: d.st, Rooms: d.index.Rooms, Open: d.openTo, Now: d.edges.Now, Log: d.log})
 	return err
+}
+
+// openTo tells whether a room may take an agent, as far as its records say.
+func (d *daemon) openTo(ctx context.Context, origin, roomID string, who adp.AgentID) bool {
+	r, ok := d.set.Get(origin, roomID)
+	if !ok {
+		return true
+	}
+	open := true
+	if err := r.View(ctx, func(s *room.State) { open = !s.Banned[who] && !s.IsMember(who) }); err != nil {
+		d.log.Error("a room cannot be read", "origin", origin, "room", roomID, "error", err)
+	}
+	return open
 }
 
 func (d *daemon) hostStates() []webhook.Host {

@@ -19,6 +19,7 @@ import (
 
 	"github.com/witan-adp/witan/adp"
 	"github.com/witan-adp/witan/config"
+	"github.com/witan-adp/witan/feed"
 	"github.com/witan-adp/witan/host"
 	"github.com/witan-adp/witan/index"
 	"github.com/witan-adp/witan/internal/fetch"
@@ -55,6 +56,7 @@ type daemon struct {
 	mirror    *mirror.Mirror
 	witness   *witness.Witness
 	webhooks  *webhook.Webhooks
+	feed      *feed.Feed
 	collector *cosign.Collector
 	cosigner  *cosign.Witness // nil when the role is off, or nothing is signed
 	node      *p2p.Node       // nil when p2p is off
@@ -257,6 +259,7 @@ func (d *daemon) handler() http.Handler {
 	}
 	mux.Handle("GET", "/cid/{cid}", d.set.ServeCID)
 	d.webhooks.Routes(mux)
+	d.feed.Routes(mux)
 	d.routes(mux)
 	d.agentRoutes(mux)
 	d.routesOfPages(mux)

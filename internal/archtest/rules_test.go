@@ -13,7 +13,7 @@ const module = "github.com/witan-adp/witan"
 var (
 	protocol = []string{"adp", "adp/room", "adp/types"}
 	ground   = slices.Concat([]string{"internal/replica", "internal/p2p", "internal/fetch", "internal/keys", "internal/web", "internal/store"}, protocol)
-	roles    = []string{"host", "mirror", "index", "witness", "witness/cosign", "webhook"}
+	roles    = []string{"host", "mirror", "index", "witness", "witness/cosign", "webhook", "feed"}
 )
 
 // arrows says what of ours each package may import: main → internal/cli →
@@ -31,6 +31,7 @@ var arrows = map[string][]string{
 	"index":   {"internal/web", "adp", "adp/room"},                                                                                            // it is told what it lists
 	"witness": slices.Concat([]string{"internal/policy", "internal/tilelog", "internal/replica", "internal/web", "internal/store"}, protocol), // it has no network
 
+	"feed":    {"index", "internal/plaintext", "internal/store", "internal/web", "adp"},
 	"webhook": slices.Concat([]string{"internal/replica", "internal/fetch", "internal/web", "internal/store"}, protocol),
 
 	"internal/tilelog":            {"internal/store", "adp"},
