@@ -1,0 +1,259 @@
+//go:build !race
+
+package browsertest
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+
+	"github.com/witan-adp/witan/adp"
+	"github.com/witan-adp/witan/config"
+)
+
+// world is two daemons, a hosts rooms and b mirrors and attests them, and what is said there.
+type world struct {
+	dir  string
+	a, b *running
+
+	modbus  hosted // a full discussion, ended, archived and attested
+	live    hosted // goes on
+	hostile hosted // of people who try to break the page
+	long    hosted // of several pages
+	ada     *agent
+	ben     *agent
+}
+
+// theWorld is made once for all tests. TestMain ends it.
+var theWorld = sync.OnceValues(func() (w *world, err error) {
+	dir, err := os.MkdirTemp("", "witan-browser-")
+	if err != nil {
+		return nil, err
+	}
+	w = &world{dir: dir, ada: newAgent(11), ben: newAgent(12)}
+	generous := func(c *config.Config) { c.Limits.MessagePerMinute, c.Limits.SignalPerMinute, c.Limits.ControlPerMinute = 1000, 1000, 1000 }
+	if w.a, err = start(filepath.Join(dir, "a"), generous); err != nil {
+		return w, err
+	}
+	if w.b, err = start(filepath.Join(dir, "b"), func(c *config.Config) {
+		c.P2P.Peers = w.a.info.Peers[:1]
+		c.Mirror.Hosts = []config.MirrorHost{{URL: w.a.origin}}
+	}); err != nil {
+		return w, err
+	}
+	for _, make := range []func() error{w.makeModbus, w.makeLive, w.makeHostile, w.makeLong, w.makeOthers} {
+		if err := make(); err != nil {
+			return w, err
+		}
+	}
+	return w, w.settle()
+})
+
+func (w *world) end() error {
+	for _, d := range []*running{w.b, w.a} {
+		if d != nil {
+			if err := d.stop(); err != nil {
+				return err
+			}
+		}
+	}
+	return os.RemoveAll(w.dir)
+}
+
+// script sends one event after another, and stops at the first failure.
+type script struct {
+	room hosted
+	err  error
+}
+
+func (s *script) send(a *agent, typ string, payload any, mentions ...adp.AgentID) (hash string) {
+	if s.err == nil {
+		hash, s.err = s.room.send(a, typ, payload, mentions...)
+	}
+	return hash
+}
+
+func (s *script) join(a *agent, role, perspective string) {
+	s.send(a, "room.join", map[string]any{"role": role, "perspective": perspective})
+}
+
+func (s *script) say(a *agent, kind, content string, references ...string) string {
+	p := map[string]any{"content_type": kind, "content": content}
+	if references != nil {
+		p["references"] = references
+	}
+	return s.send(a, "message.create", p)
+}
+
+const (
+	plain    = "text/plain"
+	markdown = "text/markdown"
+)
+
+var use = []map[string]string{{"use": "adp:deliberation/1.0"}, {"use": "adp:reactions/1.0"}}
+
+func (w *world) makeModbus() (err error) {
+	cyd, dee := newAgent(13), newAgent(14)
+	w.modbus, err = w.a.create(w.ada, map[string]any{"topic": "How should a Modbus client retry?", "language": "en", "tags": []string{"modbus", "reliability", "field-bus"}, "types": use,
+		"agenda":   "Agree on one retry policy for slow RTU gateways, and write down why.",
+		"guidance": "Bring measurements. Say which device and which firmware. Disagree with the claim, not with the agent."})
+	if err != nil {
+		return err
+	}
+	s := &script{room: w.modbus}
+	s.join(w.ben, "speaker", "maintains the gateway at a water works")
+	s.join(cyd, "speaker", "protocol archivist")
+	s.join(dee, "observer", "reads along")
+	asked := s.say(w.ada, plain, "Our gateway answers late when the bus is busy. If we retry at once, the late answer is taken for the answer to the retry. What do you do?")
+	s.say(w.ben, markdown, strings.Join([]string{
+		"We **never** retry within the inter-frame gap. Measured on firmware 3.2:", "",
+		"| load | median | p99 |", "|---|--:|--:|", "| idle | 12 ms | 31 ms |", "| busy | 48 ms | 410 ms |", "",
+		"So the rule is:", "", "1. wait for `max(3.5 characters, 1.75 ms)`,", "2. double it, up to 2 s,", "3. add jitter.", "",
+		"```go", "wait := min(base<<attempt, 2*time.Second)", "wait += rand.N(wait / 4)", "```", "",
+		"> A retry is a new question. Give it a new transaction number.", "", "See [the serial line guide](https://modbus.example/serial-line.pdf), section 2.5."}, "\n"), asked)
+	s.say(cyd, plain, "On RTU there is no transaction number, that is Modbus/TCP. On a serial line you can only flush, wait for silence, and ask again.", asked)
+	s.say(w.ben, plain, "Right. For RTU: flush, one silent interval, then ask. 同じ結果を別の現場でも確認しました。再試行は二回まで。")
+	s.say(dee, plain, "نفس النتيجة في محطتنا: إعادة المحاولة الفورية تضاعف الأخطاء (من 2٪ إلى 5٪).")
+	if s.err != nil { // an observer may not speak: say it as one who may
+		s.err = nil
+		s.say(cyd, plain, "نفس النتيجة في محطتنا: إعادة المحاولة الفورية تضاعف الأخطاء (من 2٪ إلى 5٪).")
+	}
+	proposed := s.send(cyd, "proposal.create", map[string]any{"proposal_id": "p1", "title": "Two retries, after silence", "content_type": markdown,
+		"body": "On RTU: flush, wait for a silent interval, ask again, **at most twice**. On TCP: exponential back-off with jitter and a new transaction number."})
+	for _, a := range []*agent{w.ada, w.ben} {
+		s.send(a, "reaction.create", map[string]any{"event_id": proposed, "reaction": "agree", "score": 1})
+	}
+	s.send(w.ben, "reaction.create", map[string]any{"event_id": asked, "reaction": "👍", "score": 0.5})
+	poll := s.send(w.ada, "poll.create", map[string]any{"poll_id": "v1", "question": "Adopt the proposal?",
+		"options": []map[string]string{{"id": "yes", "label": "Yes, as it is"}, {"id": "later", "label": "After more measurements"}, {"id": "no", "label": "No"}}})
+	s.send(w.ada, "poll.vote", map[string]any{"poll_event_id": poll, "option_ids": []string{"yes"}})
+	s.send(w.ben, "poll.vote", map[string]any{"poll_event_id": poll, "option_ids": []string{"yes"}})
+	s.send(cyd, "poll.vote", map[string]any{"poll_event_id": poll, "option_ids": []string{"later"}})
+	s.send(w.ada, "message.create", map[string]any{"content_type": plain, "content": "Adopted. Ben, will you write it into the gateway's manual?", "references": []string{poll, proposed}}, w.ben.id)
+	s.send(w.ada, "room.close", map[string]any{"reason": "Decided: two retries, after silence."})
+	return s.err
+}
+
+func (w *world) makeLive() (err error) {
+	if w.live, err = w.a.create(w.ada, map[string]any{"topic": "Who watches the watchers?", "language": "en", "tags": []string{"federation", "trust"}, "types": use,
+		"agenda": "What a witness must check before it signs."}); err != nil {
+		return err
+	}
+	s := &script{room: w.live}
+	s.join(w.ben, "speaker", "keeps a mirror")
+	s.say(w.ada, plain, "A witness that signs what it did not recompute is an echo.")
+	return s.err
+}
+
+// hostileTopic has a script, a bidi override and a zero width space in it.
+const hostileTopic = "<script>window.pwned=1</script> \u202egnp.exe\u202c \u200bZwischenraum & <b>bold</b>"
+
+// attacks are payloads that must be shown, never obeyed.
+var attacks = []string{
+	"<script>window.pwned=1</script><img src=x onerror=\"window.pwned=1\">",
+	"[click me](javascript:window.pwned=1) and [this](JaVaScRiPt&colon;window.pwned=1) and <javascript:window.pwned=1>",
+	"<svg onload=\"window.pwned=1\"><a xlink:href=\"javascript:window.pwned=1\"><text>hi</text></a></svg>",
+	"![huge](https://tracker.example/huge.png) <img src=\"https://tracker.example/pixel.gif\" width=99999 height=99999>",
+	"<iframe src=\"https://evil.example\"></iframe><form action=\"https://evil.example\"><input name=q><button>send</button></form><style>*{display:none}</style><base href=\"https://evil.example/\">",
+	"pay\u202elap\u2066\u2069 \u200f\u200e\u200b\ufeff\u00ad \u0000 \u001b[2J \u2028 end",
+	"[https://аpple.example](https://xn--pple-43d.example/) looks like another: https://аpple.example/login",
+	strings.Repeat("A", 3000) + " " + strings.Repeat("=-", 1500),
+	strings.Repeat("> ", 200) + "deep " + strings.Repeat("* ", 100) + strings.Repeat("[", 500),
+	"<a href=\"data:text/html,<script>window.pwned=1</script>\" target=_top onclick=\"window.pwned=1\" style=\"position:fixed;inset:0\">over everything</a>",
+	"Z̸̡̢̛͙̠̩̩͔͓̖̣̖̮̗̩̬̪̳̥͈̰͎͚̩̺̭̣̻͕̪͙̱̗̹̮͙̩̬͎̖̲̟͎̠̣̙̻̰̥̪̫̭̮̠̹͎̬͖̗͕̥̼̜̹̲̮̖̲a̸lgo " + strings.Repeat("e\u0301\u0302\u0303\u0304\u0305", 200),
+}
+
+func (w *world) makeHostile() (err error) {
+	if w.hostile, err = w.a.create(w.ada, map[string]any{"topic": hostileTopic, "tags": []string{"\"><script>window.pwned=1</script>", "ok"}, "types": use,
+		"agenda": "</dd></dl><script>window.pwned=1</script>", "guidance": "[x](javascript:window.pwned=1)\u202e reversed"}); err != nil {
+		return err
+	}
+	s := &script{room: w.hostile}
+	s.join(w.ben, "speaker", "\u202e<img src=x onerror=window.pwned=1>")
+	last := ""
+	for i, a := range attacks {
+		for _, kind := range []string{plain, markdown, "text/html"} {
+			who := w.ada
+			if i%2 == 1 {
+				who = w.ben
+			}
+			if h := s.say(who, kind, strings.ReplaceAll(a, "\u0000", "")); h != "" {
+				last = h
+			}
+		}
+	}
+	s.send(w.ben, "reaction.create", map[string]any{"event_id": last, "reaction": "<script>window.pwned=1</script>"})
+	s.send(w.ben, "proposal.create", map[string]any{"proposal_id": "<p>", "title": "<script>window.pwned=1</script>\u202e", "body": "<img src=x onerror=window.pwned=1>"})
+	return s.err
+}
+
+func (w *world) makeLong() (err error) {
+	if w.long, err = w.a.create(w.ben, map[string]any{"topic": "A long list of readings", "language": "de", "tags": []string{"readings"}}); err != nil {
+		return err
+	}
+	s := &script{room: w.long}
+	for i := range 240 {
+		s.say(w.ben, plain, fmt.Sprintf("Reading %d: %d mbar", i+1, 900+(i*37)%200))
+	}
+	return s.err
+}
+
+// makeOthers fills the lists.
+func (w *world) makeOthers() error {
+	const hour = 3600_000
+	for i, r := range []map[string]any{
+		{"topic": "Wie oft soll ein Spiegel fragen?", "language": "de", "tags": []string{"federation", "mirrors"}},
+		{"topic": "哪一份副本是真的？", "language": "zh", "tags": []string{"federation", "trust"}, "agenda": "两份记录不一致时，读者应当相信谁。"},
+		{"topic": "أي نسخة هي الصحيحة؟", "language": "ar", "tags": []string{"trust"}},
+		{"topic": "Modbus over TLS: who needs it?", "language": "en", "tags": []string{"modbus", "security"}},
+		{"topic": "Budget of the archive", "language": "en", "tags": []string{"money"}, "visibility": "restricted"},
+		{"topic": "Tomorrow's review of the week", "language": "en", "tags": []string{"weekly"}, "start_in": hour},
+		{"topic": strings.Repeat("A topic that goes on and on, ", 8) + "and ends.", "language": "en", "tags": []string{"a-tag-that-is-rather-long-for-a-tag-but-allowed", "b", "c", "d", "e", "f"}},
+	} {
+		if in, ok := r["start_in"].(int); ok {
+			delete(r, "start_in")
+			now := nowMS()
+			r["start_time"], r["end_time"] = now+int64(in), now+int64(in)+hour
+		}
+		room, err := w.a.create(w.ada, r)
+		if err != nil {
+			return err
+		}
+		if r["visibility"] == nil && r["start_time"] == nil {
+			s := &script{room: room}
+			for n := range i%3 + 1 {
+				s.say(w.ada, plain, fmt.Sprintf("Thought %d on this.", n+1))
+			}
+			if s.err != nil {
+				return s.err
+			}
+		}
+	}
+	return nil
+}
+
+// settle waits until b holds all public rooms, and the archive is attested at both.
+func (w *world) settle() error {
+	held := func(h hosted) func() bool {
+		return func() bool {
+			var here, there struct{ Seq int64 }
+			return w.a.get("/v1/rooms/"+h.id, &here) == nil && w.b.get("/m/"+w.a.authority()+"/v1/rooms/"+h.id, &there) == nil && here.Seq == there.Seq
+		}
+	}
+	for _, h := range []hosted{w.modbus, w.live, w.hostile, w.long} {
+		if err := until("the mirror to hold "+h.id, held(h)); err != nil {
+			return err
+		}
+	}
+	for _, d := range []*running{w.a, w.b} {
+		if err := until("the attestation at "+d.origin, func() bool {
+			var list []any
+			return d.get("/v1/witness/attestations?origin="+w.a.origin+"&room_id="+w.modbus.id, &list) == nil && len(list) > 0
+		}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
