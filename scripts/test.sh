@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Everything that must hold: format, vet, lint, known vulnerabilities, build, all Go tests with the race
-# detector, and the conformance suites against the built binary. Installs nothing outside of the Go cache.
+# detector, the pages in a real Chromium, and the conformance suites against the built binary. Installs nothing outside
+# of the Go cache, but for Debian's chromium where there is none and this runs as root.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -46,6 +47,20 @@ go build -o witan .
 step go test -race
 go test -race -timeout 20m ./...
 SOAK=${SOAK:-30s} go test -race -count 1 -run '^TestSoak$' ./mirror
+
+step "the pages in Chromium"
+chromium=${CHROMIUM:-$(command -v chromium || command -v chromium-browser || command -v google-chrome || true)}
+if [ -z "$chromium" ] && [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
+  echo "installing Debian's chromium"
+  { apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends chromium fonts-dejavu-core fonts-noto-cjk; } >"$work/apt.log" 2>&1 ||
+    tail -n 5 "$work/apt.log" >&2
+  chromium=$(command -v chromium || true)
+fi
+if [ -n "$chromium" ] || [ -n "${CI:-}" ]; then
+  CHROMIUM=$chromium go test -count 1 -timeout 10m ./internal/browsertest
+else
+  skip "the pages were not looked at in Chromium: there is none here (Debian's package chromium, or name the program with CHROMIUM)"
+fi
 
 step "conformance: one host, asked from outside"
 if [ ! -f "$suites/host.test.mjs" ]; then
