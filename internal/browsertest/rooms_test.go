@@ -33,7 +33,9 @@ var theWorld = sync.OnceValues(func() (w *world, err error) {
 		return nil, err
 	}
 	w = &world{dir: dir, ada: newAgent(11), ben: newAgent(12)}
-	generous := func(c *config.Config) { c.Limits.MessagePerMinute, c.Limits.SignalPerMinute, c.Limits.ControlPerMinute = 1000, 1000, 1000 }
+	generous := func(c *config.Config) {
+		c.Limits.MessagePerMinute, c.Limits.SignalPerMinute, c.Limits.ControlPerMinute = 1000, 1000, 1000
+	}
 	if w.a, err = start(filepath.Join(dir, "a"), generous); err != nil {
 		return w, err
 	}

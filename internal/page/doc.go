@@ -21,6 +21,7 @@ import (
 	"net/http"
 	"strings"
 
+	"github.com/witan-adp/witan/internal/page/verifier"
 	"github.com/witan-adp/witan/internal/web"
 )
 
@@ -40,6 +41,8 @@ type Site struct {
 	assets map[string]*asset
 	pages  map[string]*template.Template
 	cache  renderings
+
+	verifier *verifier.Files
 }
 
 // names of the pages, each a file in templates.
@@ -52,6 +55,10 @@ func New(o Options) *Site {
 		panic("page: Options needs Source and Now")
 	}
 	s := &Site{src: o.Source, now: o.Now, assets: loadAssets(files), pages: map[string]*template.Template{}}
+	var err error
+	if s.verifier, err = verifier.Load(); err != nil {
+		panic("page: " + err.Error())
+	}
 	parts := []string{"templates/frame.html", "templates/parts.html", "templates/record.html"}
 	for _, name := range names {
 		s.pages[name] = template.Must(template.New(name).Funcs(s.funcs()).ParseFS(files, append(parts, "templates/"+name+".html")...))
@@ -68,11 +75,12 @@ func (s *Site) Routes(mux *web.Mux) {
 	mux.Handle("GET", "/witness", s.serveWitness)
 	mux.Handle("GET", "/status", s.serveStatus)
 	mux.Handle("GET", "/static/{name}", s.serveAsset)
+	s.verifier.Routes(mux)
 }
 
-// security is what a page may do: run the scripts of this daemon and WebAssembly,
-// and ask this daemon. No script or style stands in a page itself.
-const security = "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; style-src 'self'; img-src 'self'; connect-src 'self'; worker-src 'self'; " +
+// security is what a page may do: run the scripts of this daemon, and ask this
+// daemon. The worker that runs WebAssembly has a policy of its own. No script or style stands in a page itself.
+const security = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; worker-src 'self'; " +
 	"form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 
 // secure sets the headers of a page, beside those that the guard in front sets.

@@ -35,6 +35,9 @@ func (s *Site) funcs() template.FuncMap {
 		"query":   func(name, value string) string { return name + "=" + url.QueryEscape(value) },
 		"lang":    func() string { return t("lang") },
 		"words":   words,
+
+		"worker":     s.worker,
+		"checkWords": checkWords,
 	}
 }
 

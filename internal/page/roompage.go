@@ -36,7 +36,13 @@ type roomView struct {
 }
 
 // pager leads through the pages. Each is a link, or "".
-type pager struct{ First, Before, After, Last string }
+type pager struct {
+	First, Before, After, Last string
+	Below                      bool // it is the one below the records
+}
+
+// Again is the same pager for the other end of the records.
+func (p pager) Again() pager { p.Below = true; return p }
 
 // alarm is a fault that must not be overlooked.
 type alarm struct{ Verdict, Title, Text, Reason, Evidence string }

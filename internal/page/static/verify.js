@@ -103,7 +103,7 @@
   function start() {
     const d = box.dataset;
     const absolute = path => new URL(path, location.href).href;
-    const about = new URLSearchParams({origin: new URL(d.url).origin, room_id: d.room});
+    const about = new URLSearchParams({origin: d.origin, room_id: d.room});
     began = performance.now();
     shown = 0;
     delete d.result;
