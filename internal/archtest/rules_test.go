@@ -42,9 +42,9 @@ var arrows = map[string][]string{
 	"internal/inspect":            protocol, // it runs in browsers, too
 	"internal/plaintext":          {},
 	"internal/remote":             slices.Concat([]string{"internal/fetch", "internal/inspect", "internal/plaintext"}, protocol),
-	"internal/page":               slices.Concat([]string{"internal/plaintext", "internal/web"}, protocol), // it is told what it shows
-	"internal/page/verifier":      {"internal/web", "internal/inspect", "adp"},                             // the latter in its test: both must find the same
-	"internal/page/verifier/wasm": slices.Concat([]string{"internal/inspect"}, protocol),                   // it runs in browsers
+	"internal/page":               slices.Concat([]string{"internal/page/verifier", "internal/plaintext", "internal/web"}, protocol), // it is told what it shows
+	"internal/page/verifier":      {"internal/web", "internal/inspect", "adp"},                                                       // the latter in its test: both must find the same
+	"internal/page/verifier/wasm": slices.Concat([]string{"internal/inspect"}, protocol),                                             // it runs in browsers
 	"internal/replica":            slices.Concat([]string{"internal/web", "internal/store"}, protocol),
 	"internal/keys":               {"internal/store", "adp"},
 	"internal/web":                {"adp"},
@@ -58,6 +58,7 @@ var arrows = map[string][]string{
 	"adp/types": {"adp"},
 	"adp":       {},
 
+	"internal/browsertest":         slices.Concat([]string{"config", "daemon", "internal/page/verifier"}, protocol),
 	"internal/archtest":            {},
 	"internal/store/storetest":     {"internal/store"},
 	"internal/inspect/inspecttest": protocol,

@@ -4,13 +4,16 @@
   "use strict";
 
   const zoned = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "short" });
+  const near = new Intl.DateTimeFormat(undefined, { month: "short", day: "numeric", hour: "numeric", minute: "2-digit" });
   const dated = new Intl.DateTimeFormat(undefined, { dateStyle: "medium" });
 
   // improve is done for the page, and for each piece that comes later.
   function improve(root) {
     for (const time of root.querySelectorAll("time[datetime]")) {
       const at = new Date(time.dateTime);
-      if (!isNaN(at)) time.textContent = (time.dataset.form === "day" ? dated : zoned).format(at);
+      if (isNaN(at)) continue;
+      const slim = time.closest(".at") && at.getFullYear() === new Date().getFullYear();
+      time.textContent = (time.dataset.form === "day" ? dated : slim ? near : zoned).format(at);
     }
     if (!navigator.clipboard) return;
     for (const code of root.querySelectorAll("code.hash[data-copy], .command code")) {
