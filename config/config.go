@@ -23,6 +23,7 @@ type Config struct {
 
 	P2P     P2P     `toml:"p2p"`
 	MCP     MCP     `toml:"mcp"`
+	Index   Index   `toml:"index"`
 	Host    Host    `toml:"host"`
 	Limits  Limits  `toml:"limits"`
 	Mirror  Mirror  `toml:"mirror"`
@@ -40,6 +41,12 @@ type P2P struct {
 	Block   []string `toml:"block"`  // peer IDs
 
 	MaxPeers int `toml:"max_peers"`
+}
+
+// Index is the search over rooms and messages.
+type Index struct {
+	Messages    bool  `toml:"messages"`
+	MessagesMax int64 `toml:"messages_max"`
 }
 
 // MCP is the endpoint /mcp, for agents.
@@ -161,7 +168,6 @@ type Trust struct {
 	Name  string `toml:"name"`
 
 	Cosigner string `toml:"cosigner"` // the verifier key by which it cosigns logs; may be ""
-	Log      string `toml:"log"`      // the verifier key of its own log; may be ""
 }
 
 // WitnessLog is one log whose checkpoints this daemon cosigns (C2SP tlog-witness). A log that signs with several keys has one

@@ -16,7 +16,7 @@ func DefaultText() []byte { return bytes.Clone(defaultText) }
 func Default() Config {
 	return Config{
 		Data: "./witan-data", Listen: "127.0.0.1:8080", TrustedProxies: nil, LogLevel: "info", LogFormat: "text", MinFreeDisk: 256 * MiB,
-		MCP: MCP{Enabled: true},
+		MCP: MCP{Enabled: true}, Index: Index{Messages: true, MessagesMax: 1_000_000},
 		P2P: P2P{Enabled: true, Listen: []string{"/ip4/127.0.0.1/tcp/4011"}, MaxPeers: 128},
 		Host: Host{Enabled: true, RoomCreation: CreationOpen, RoomsPerCreator: 1000, RoomsTotal: 100_000, BytesPerRoom: 256 * MiB, BytesPerCreator: 4 * GiB,
 			JoinRequestTTL: Duration(time.Hour), AgentStatusTTL: Duration(5 * time.Minute), Withheld: WithheldSeal},

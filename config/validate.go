@@ -33,6 +33,9 @@ func (c *Config) Validate() error {
 	c.Host.validate(&p)
 	c.Limits.validate(&p)
 	c.Mirror.validate(&p)
+	if c.Index.Messages && c.Index.MessagesMax < 1 {
+		p.add("index.messages_max", "%d leaves nothing to search; give 1 or more, or set index.messages to false", c.Index.MessagesMax)
+	}
 	c.Witness.validate(&p)
 	c.Log.validate(&p)
 	c.Webhook.validate(&p)

@@ -83,6 +83,7 @@ func (d *daemon) adminMux() http.Handler {
 		})
 	}
 	d.keepingRoutes(mux)
+	d.indexRoutes(mux)
 	d.peerRoutes(mux)
 	mux.Handle("GET", "/mirror/hosts", func(w http.ResponseWriter, _ *http.Request) error {
 		web.WriteJSON(w, http.StatusOK, d.mirror.Hosts())

@@ -109,6 +109,7 @@ func Run(ctx context.Context, cfg config.Config, edges Edges) (err error) {
 	if _, err := fetch.Origin(origin, false); err == nil {
 		d.signs = true
 	}
+	defer func() { err = errors.Join(err, d.closeIndex()) }()
 	if err := d.build(); err != nil {
 		return err
 	}

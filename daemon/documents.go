@@ -58,6 +58,7 @@ func (d *daemon) reindex(r *replica.Replica) {
 	}
 	doc.Attestations, doc.Attested = d.attested(r.Origin, r.RoomID)
 	d.index.Put(doc)
+	d.messagesChanged(r)
 	d.pushChanged(r)
 }
 

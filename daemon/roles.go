@@ -22,6 +22,8 @@ import (
 	"github.com/witan-adp/witan/feed"
 	"github.com/witan-adp/witan/host"
 	"github.com/witan-adp/witan/index"
+	"github.com/witan-adp/witan/index/messages"
+	words "github.com/witan-adp/witan/index/text"
 	"github.com/witan-adp/witan/internal/fetch"
 	"github.com/witan-adp/witan/internal/keys"
 	"github.com/witan-adp/witan/internal/p2p"
@@ -52,6 +54,8 @@ type daemon struct {
 	fetch     *fetch.Client
 	bindings  *keys.Bindings
 	index     *index.Index
+	messages  *messages.Index // nil when it is off
+	words     []*words.Store
 	host      *host.Host // nil when the role is off
 	mirror    *mirror.Mirror
 	witness   *witness.Witness
@@ -78,7 +82,9 @@ func (d *daemon) build() (err error) {
 	if err := errors.Join(d.readMeta(metaPeerLists, &d.peers.added), d.readMeta(metaPeerBook, &d.book)); err != nil {
 		return err
 	}
-	d.index = index.New(index.Options{Cursors: cursors, Own: d.origin, Now: d.edges.Now})
+	if err := d.buildIndex(cursors); err != nil {
+		return err
+	}
 	if err := d.buildWitness(cursors); err != nil {
 		return err
 	}
@@ -97,6 +103,7 @@ func (d *daemon) build() (err error) {
 		_, hidden := d.mirror.Hidden(r)
 		return hidden
 	}
+	d.set.Forgotten = func(r *replica.Replica) { d.messagesChanged(r) }
 	if err := d.buildPush(); err != nil {
 		return err
 	}
@@ -111,6 +118,7 @@ func (d *daemon) build() (err error) {
 		d.reindex(r)
 		r.Unload(d.edges.Now()/1000 + 60) // all are idle now; the first use loads them again
 	}
+	d.index.Loaded()
 	return nil
 }
 
@@ -181,9 +189,12 @@ func (d *daemon) buildNode() (err error) {
 
 // runners are the loops that run as long as the daemon does.
 func (d *daemon) runners() []func(context.Context) error {
-	all := []func(context.Context) error{d.witness.Run, d.collector.Run, d.mirror.Run, d.webhooks.Run, d.runPulls, d.runTails, d.runPeriodic, d.pages.run}
+	all := []func(context.Context) error{d.witness.Run, d.collector.Run, d.mirror.Run, d.webhooks.Run, d.index.Run, d.runPulls, d.runTails, d.runPeriodic, d.pages.run}
 	if d.host != nil {
 		all = append(all, d.host.Run)
+	}
+	if d.messages != nil {
+		all = append(all, d.messages.Run)
 	}
 	if d.node != nil {
 		all = append(all, d.node.Run)
@@ -250,6 +261,9 @@ func (d *daemon) handler() http.Handler {
 	}
 	d.mirror.Routes(mux)
 	mux.Handle("GET", "/v1/index/rooms", d.index.ServeRooms)
+	if d.messages != nil {
+		mux.Handle("GET", "/v1/index/events", d.messages.ServeEvents)
+	}
 	mux.Handle("GET", "/v1/witness/statements", d.witness.ServeStatements)
 	mux.Handle("GET", "/v1/witness/attestations", d.witness.ServeAttestations)
 	mux.Handle("GET", "/v1/witness/evidence", d.witness.ServeEvidence)

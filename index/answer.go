@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
 
@@ -141,32 +142,75 @@ func (x *Index) Own(ctx context.Context, q url.Values) (*Result, error) {
 
 func (x *Index) answer(ctx context.Context, f *filter) (*Result, error) {
 	now := x.opts.Now()
-	page, next, err := x.page(ctx, f, now)
+	s := x.finder(ctx, f, now)
+	page, next, note, err := s.page()
 	if err != nil {
 		return nil, err
 	}
-	out := &Result{Rooms: make([]Room, len(page)), items: make([][]byte, len(page))}
-	for i, found := range page {
-		out.Rooms[i] = found.row.room(now)
-		if out.items[i], err = marshal(out.Rooms[i]); err != nil {
-			return nil, fmt.Errorf("index: encode room %s of %s: %w", found.row.doc.RoomID, found.row.doc.Origin, err)
+	out := &Result{Rooms: make([]Room, 0, len(page)), items: make([][]byte, 0, len(page)), Note: note}
+	for _, r := range x.current(s, page) {
+		shown := r.room(now)
+		item, err := marshal(shown)
+		if err != nil {
+			return nil, fmt.Errorf("index: encode room %s of %s: %w", shown.RoomID, shown.Origin, err)
 		}
+		out.Rooms, out.items = append(out.Rooms, shown), append(out.items, item)
 	}
 	if len(f.facets) > 0 {
-		if out.Facets, err = x.facets(ctx, f, now); err != nil {
+		if out.Facets, note, err = s.facets(); err != nil {
 			return nil, err
 		}
+		if note != "" && out.Note != "" {
+			note = "; " + note
+		}
+		out.Note += note
 	}
-	if next != "" {
-		f.kept.Set("cursor", next)
-		out.Next = f.kept
+	if next != nil {
+		x.held.hold(s.view, now)
+		c := &cursor{at: s.at, view: s.view.version, place: *next}
+		out.Next = maps.Clone(f.kept)
+		out.Next.Set("cursor", c.seal(x.opts.Cursors, f.list))
 	}
 	body, err := out.body()
 	if err != nil {
 		return nil, err
 	}
-	out.ETag = web.Tag(append(body, out.Next.Encode()...))
+	out.ETag = web.Tag(append(body, out.Next.Get("cursor")...))
 	return out, nil
+}
+
+// current is what the rooms of a page are now. On the snapshot of an earlier time, some
+// may have gone, or not match any more.
+func (x *Index) current(s *finder, page []found) []*row {
+	rows := make([]*row, 0, len(page))
+	var m *matcher
+	var v *view
+	for _, f := range page {
+		r := f.row
+		if s.old {
+			if r = x.rows.get(r.id); r == nil {
+				continue
+			}
+		}
+		if r != f.row {
+			if m == nil {
+				m, v = x.rows.prepare(s.m.filter, s.m.now)
+			}
+			slots := x.rows.find([]id{r.id})
+			if len(slots) == 0 {
+				continue
+			}
+			c, i := v.at(slots[0])
+			if c == nil || c.row[i] == nil || c.row[i].id != r.id || !m.columns(c, i) {
+				continue
+			}
+			if r = c.row[i]; m.textual() && !m.texts(r.search(&s.buf), r.keywords) {
+				continue
+			}
+		}
+		rows = append(rows, r)
+	}
+	return rows
 }
 
 // body is the answer as an object.

@@ -3,7 +3,6 @@ package index
 import (
 	"bytes"
 	"cmp"
-	"crypto/sha256"
 	"encoding/binary"
 	"strings"
 
@@ -16,9 +15,10 @@ import (
 type order uint8
 
 const (
-	byActivity order = iota // status, latest activity first, URL
-	byStart                 // earliest start first, URL
-	byID                    // status, latest activity first, room ID
+	byActivity  order = iota // status, latest activity first, URL
+	byStart                  // earliest start first, URL
+	byID                     // status, latest activity first, room ID
+	byRelevance              // best match first, then byActivity
 )
 
 // status is the status of a room by its rank in lists (ADP §18: active before
@@ -54,23 +54,18 @@ func statusAt(bits uint32, start, end, activity, t int64) status {
 	return ended
 }
 
-func (r *row) statusAt(t int64) string {
-	d := &r.doc
-	s := statusAt(bitsOf(d), d.StartTime, d.EndTime, d.LastActivity, t)
-	if s == hidden {
-		return ""
-	}
-	return statuses[s]
-}
-
 // room is the row as it is shown.
 func (r *row) room(now int64) Room {
-	d := &r.doc
+	d := r.unpack()
+	shown := ""
+	if s := statusAt(bitsOf(&d), d.StartTime, d.EndTime, d.LastActivity, now); s != hidden {
+		shown = statuses[s]
+	}
 	return Room{
 		URL: d.URL, Origin: d.Origin, RoomID: d.RoomID, Genesis: d.Genesis,
 		Topic: d.Topic, Agenda: d.Agenda, Guidance: d.Guidance, Visibility: d.Visibility,
 		StartTime: d.StartTime, EndTime: d.EndTime, Tags: d.Tags, Language: d.Language, Policy: d.Policy,
-		Creator: d.Creator, CreatedAt: d.CreatedAt, Status: r.statusAt(now),
+		Creator: d.Creator, CreatedAt: d.CreatedAt, Status: shown,
 		Members: d.Members, Speakers: d.Speakers, Records: d.Records, LastActivity: d.LastActivity,
 		Verdict: d.Verdict, State: d.State, Reason: d.Reason, Unverifiable: d.Unverifiable, Withheld: d.Withheld,
 		Attested: d.Attested, Attestations: d.Attestations, SyncedAt: d.SyncedAt, Types: d.Types, Packs: d.Packs,
@@ -83,25 +78,15 @@ func (r *row) room(now int64) Room {
 // URLs cannot make cursors that fit in no request; tie parts what is equal then.
 const (
 	maxPlaceText = 512
-	tieLen       = 16
 )
 
-// place is where a room stands in a list: by rank, number, text, tie.
+// place is where a room stands in a list: by score, rank, number, text, tie.
 type place struct {
+	score  int64  // the greatest first; 0 but for relevance
 	rank   status // active when the order has no rank
 	number int64
 	text   string
-	tie    [tieLen]byte
-}
-
-func tieOf(d *Doc) (tie [tieLen]byte) {
-	h := sha256.New()
-	for _, s := range []string{d.URL, d.Origin, d.RoomID} {
-		h.Write([]byte(s))
-		h.Write([]byte{0})
-	}
-	copy(tie[:], h.Sum(nil))
-	return tie
+	tie    id
 }
 
 func (o order) number(start, activity int64) int64 {
@@ -112,21 +97,25 @@ func (o order) number(start, activity int64) int64 {
 }
 
 func (o order) text(r *row) string {
-	s := r.doc.URL
+	at := atURL
 	if o == byID {
-		s = r.doc.RoomID
+		at = atRoomID
 	}
+	s := r.part(at)
 	return s[:min(len(s), maxPlaceText)]
 }
 
 func (p *place) compare(q *place) int {
+	if c := cmp.Compare(q.score, p.score); c != 0 {
+		return c
+	}
 	if c := p.outer(q.rank, q.number); c != 0 {
 		return c
 	}
 	return cmp.Or(strings.Compare(p.text, q.text), bytes.Compare(p.tie[:], q.tie[:]))
 }
 
-// outer compares with the part of a place that stands in the columns.
+// outer compares with the part of a place that stands in the columns, of equal scores.
 func (p *place) outer(rank status, number int64) int {
 	if p.rank != rank {
 		return cmp.Compare(p.rank, rank)
@@ -136,20 +125,23 @@ func (p *place) outer(rank status, number int64) int {
 
 // cursor is what goes into the opaque text. at is the time by which the list is
 // ordered: that of its first page, so that a room whose status changes with
-// time alone keeps its place.
+// time alone keeps its place. view is the version of the snapshot of that page.
 type cursor struct {
 	at    int64
+	view  uint64
 	place place
 }
 
-const cursorVersion = 1
+const cursorVersion = 2
 
-func sealCursor(c *web.Cursors, list string, at int64, p place) string {
+func (c *cursor) seal(by *web.Cursors, list string) string {
+	p := &c.place
 	b := []byte{cursorVersion, byte(p.rank)}
-	b = binary.BigEndian.AppendUint64(b, uint64(at))
-	b = binary.BigEndian.AppendUint64(b, uint64(p.number))
+	for _, n := range []uint64{uint64(c.at), c.view, uint64(p.score), uint64(p.number)} {
+		b = binary.BigEndian.AppendUint64(b, n)
+	}
 	b = append(b, p.tie[:]...)
-	return c.Seal(list, append(b, p.text...))
+	return by.Seal(list, append(b, p.text...))
 }
 
 func openCursor(c *web.Cursors, list, text string) (*cursor, error) {
@@ -157,13 +149,12 @@ func openCursor(c *web.Cursors, list, text string) (*cursor, error) {
 	if err != nil {
 		return nil, err
 	}
-	const fixed = 2 + 8 + 8 + tieLen
-	if len(b) < fixed || b[0] != cursorVersion {
+	const numbers = 2 + 4*8
+	if len(b) < numbers+len(id{}) || b[0] != cursorVersion {
 		return nil, adp.Errorf(adp.InvalidRequest, "The cursor is of another version of this server; start again without \"cursor\".").With("parameter", "cursor")
 	}
-	out := &cursor{at: int64(binary.BigEndian.Uint64(b[2:])), place: place{
-		rank: status(b[1]), number: int64(binary.BigEndian.Uint64(b[10:])), text: string(b[fixed:]),
-	}}
-	copy(out.place.tie[:], b[18:])
+	n := func(i int) uint64 { return binary.BigEndian.Uint64(b[2+8*i:]) }
+	out := &cursor{at: int64(n(0)), view: n(1), place: place{score: int64(n(2)), rank: status(b[1]), number: int64(n(3))}}
+	out.place.text = string(b[numbers+copy(out.place.tie[:], b[numbers:]):])
 	return out, nil
 }

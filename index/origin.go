@@ -5,7 +5,6 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
-	"unique"
 )
 
 // host reads the parameter host, which is an origin, or an authority of
@@ -20,20 +19,18 @@ func (f *filter) host(p *params) {
 		if !ok {
 			continue
 		}
-		origins := originsOf(s)
+		origins := Origins(s)
 		if origins == nil {
 			p.refuse(name, "is neither an origin like https://example.org nor an authority like example.org:8443.")
 		}
-		for _, o := range origins {
-			f.origins = append(f.origins, unique.Make(o))
-		}
+		f.origins = append(f.origins, origins...)
 	}
 }
 
-// originsOf writes an origin as the daemon writes origins (federation:
+// Origins writes an origin as the daemon writes origins (federation:
 // Origins, keys): lower case, no default port. An authority makes two. nil is a
 // text that is neither.
-func originsOf(s string) []string {
+func Origins(s string) []string {
 	scheme, authority, ok := strings.Cut(s, "://")
 	if !ok {
 		scheme, authority = "", s

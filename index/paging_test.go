@@ -281,7 +281,7 @@ func TestSnapshotStays(t *testing.T) {
 	for i := range 3 * chunkLen {
 		x.Put(doc(fmt.Sprint("r", i), nil))
 	}
-	held := x.rows.snapshot()
+	held := x.rows.snapshot().chunks
 	bits, rows := held[1].bits, held[1].row
 	for i := range 5 * chunkLen {
 		x.Put(doc(fmt.Sprint("r", i), func(d *Doc) { d.Verdict = "forked" }))

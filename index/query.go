@@ -6,13 +6,13 @@ import (
 	"slices"
 	"strings"
 	"unicode/utf8"
-	"unique"
 
 	"github.com/witan-adp/witan/adp"
+	"github.com/witan-adp/witan/index/text"
 	"github.com/witan-adp/witan/internal/web"
 )
 
-// Bounds of what one query may ask for: a text search looks at every room.
+// Bounds of what one query may ask for.
 const (
 	maxText  = 1024 // bytes of q or keyword
 	maxWords = 16
@@ -24,13 +24,11 @@ const anyStatus = 1<<5 - 1
 // filter is a query, parsed. A zero value of a part asks for nothing.
 type filter struct {
 	mask, want uint32 // of the bits of a row
-	origins    []unique.Handle[string]
-	creator    unique.Handle[string]
-	primary    unique.Handle[string]
+	origins    []string
+	creator    string
+	primary    string // subtag of the language
 	language   string // with its subtags
 	tag, typ   string
-	tagMark    uint64
-	typeMark   uint64
 	in         uint8 // the statuses asked for, 1<<status
 	joinable   string
 	after      int64 // start_time is more
@@ -38,7 +36,8 @@ type filter struct {
 	since      int64 // last activity is more
 	facets     []string
 	keyword    string
-	words      []word
+	words      []text.Word
+	q          string // folded
 
 	order order
 	limit int
@@ -127,21 +126,26 @@ func parseRooms(q url.Values, cursors *web.Cursors) (*filter, error) {
 		if !isTypeName(s) && !isPackName(s) {
 			p.refuse("types", "is neither a type name like \"poll.create\" nor a pack like \"adp:deliberation/1.0\" or https://example.org/pack.json.")
 		}
-		f.typ, f.typeMark = s, markOf(s)
+		f.typ = s
 	}
 	if s, ok := p.text("q"); ok {
-		switch f.words = wordsOf(s); {
+		switch f.words = text.Words(s); {
 		case len(s) > maxText || len(f.words) > maxWords:
 			p.refuse("q", "asks for too much; give up to %d words in %d bytes.", maxWords, maxText)
 		case len(f.words) == 0:
 			p.refuse("q", "has no word to search for.")
 		}
 		// the longest is most likely the rarest, and settles most rooms
-		slices.SortStableFunc(f.words, func(a, b word) int { return len(b.text) - len(a.text) })
+		slices.SortStableFunc(f.words, func(a, b text.Word) int { return len(b.Text) - len(a.Text) })
+		f.q = text.Fold(s)
 	}
 	f.since = p.time("since", math.MinInt64)
-	if s, ok := p.oneOf("sort", "activity", "start"); ok && s == "start" {
+	if s, ok := p.oneOf("sort", "activity", "start", "relevance"); ok && s == "start" {
 		f.order = byStart
+	} else if ok && s == "relevance" {
+		if f.order = byRelevance; len(f.words) == 0 {
+			p.refuse("sort", "is relevance, which needs words to be relevant to; give \"q\", too.")
+		}
 	}
 	f, err := f.page(p, cursors, "index/rooms", 20, 200)
 	if err != nil {
@@ -174,10 +178,10 @@ func (f *filter) common(p *params) {
 		f.in = 1 << slices.Index(statuses, s)
 	}
 	if s, ok := p.text("tag"); ok {
-		f.tag, f.tagMark = s, markOf(s)
+		f.tag = s
 	}
 	if s, ok := p.text("keyword"); ok {
-		if f.keyword = fold(s); len(s) > maxText {
+		if f.keyword = text.Fold(s); len(s) > maxText {
 			p.refuse("keyword", "has %d bytes; give up to %d.", len(s), maxText)
 		}
 	}
@@ -185,11 +189,11 @@ func (f *filter) common(p *params) {
 		if !adp.IsAgentID(s) {
 			p.refuse("creator", "is no Agent ID; give did:agent: and 43 base64url characters.")
 		}
-		f.creator = unique.Make(s)
+		f.creator = s
 	}
 	if s, ok := p.text("language"); ok {
 		s = strings.ToLower(s)
-		f.primary = unique.Make(primary(s))
+		f.primary = primary(s)
 		if strings.Contains(s, "-") { // else "en" also means en-GB
 			f.language = s
 		}
@@ -202,7 +206,7 @@ func (f *filter) common(p *params) {
 func (f *filter) page(p *params, cursors *web.Cursors, list string, def, max int) (*filter, error) {
 	f.list = list + "?" + p.kept.Encode()
 	p.text("limit")
-	text, continued := p.text("cursor")
+	sealed, continued := p.text("cursor")
 	if p.err != nil {
 		return nil, p.err
 	}
@@ -211,7 +215,7 @@ func (f *filter) page(p *params, cursors *web.Cursors, list string, def, max int
 		return nil, err
 	}
 	if continued {
-		if f.from, err = openCursor(cursors, f.list, text); err != nil {
+		if f.from, err = openCursor(cursors, f.list, sealed); err != nil {
 			return nil, err
 		}
 	}

@@ -189,7 +189,7 @@ func TestRefusals(t *testing.T) {
 		{"state=ended", "state"}, {"attested=yes", "attested"}, {"joinable=1", "joinable"}, {"joinable=", "joinable"},
 		{"types=poll", "types"}, {"types=Poll.create", "types"}, {"types=poll.", "types"}, {"types=poll._x", "types"}, {"types=a.b&types=a.b", "types"},
 		{"types=a." + strings.Repeat("b", 127), "types"},
-		{"sort=relevance", "sort"}, {"sort=", "sort"}, {"sort=start&sort=start", "sort"},
+		{"sort=relevance", "sort"}, {"sort=best", "sort"}, {"facets=", "facets"}, {"facets=status,", "facets"}, {"facets=topic", "facets"}, {"since=x", "since"}, {"sort=", "sort"}, {"sort=start&sort=start", "sort"},
 	} {
 		_, _, err := rooms(t, x, tt.query)
 		refused(t, tt.query, tt.parameter, err)

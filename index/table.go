@@ -1,73 +1,48 @@
 package index
 
 import (
-	"hash/maphash"
+	"math"
 	"slices"
 	"strings"
 	"sync"
-	"unique"
 )
 
 // chunkLen is the number of rows of a chunk: small enough to copy for one Put
 // (20 KiB), large enough that the list of chunks stays short.
 const chunkLen = 256
 
-// chunk holds rows as columns: what most filters and the order read lies side
-// by side, and only rows that pass them are looked at one by one.
+// tagColumns is how many tags of a room stand in the columns; of more, the row is
+// asked.
+const tagColumns = 4
+
+// chunk holds rows as columns: what filters, order and facets read lies side by side,
+// and only rows that pass are looked at one by one.
 type chunk struct {
-	epoch    uint64
+	epoch uint64
+	// Bounds over the rows, never too tight: the latest activity, the earliest start, and
+	// the latest end, or start, of those that were not ended early. They let a query skip the chunk.
+	newest, earliest, lastEnd int64
+
 	bits     [chunkLen]uint32 // 0 = no row
+	host     [chunkLen]uint32 // of dicts
+	language [chunkLen]uint32 // lower case
+	kinds    [chunkLen]uint32
+	tags     [chunkLen][tagColumns]uint32
+	creator  [chunkLen]uint64 // marks
 	start    [chunkLen]int64
 	end      [chunkLen]int64
 	activity [chunkLen]int64
-	origin   [chunkLen]unique.Handle[string]
-	creator  [chunkLen]unique.Handle[string]
-	primary  [chunkLen]unique.Handle[string] // primary subtag of the language, lower case
-	tags     [chunkLen]uint64                // marks of the tags together
-	types    [chunkLen]uint64                // and of the type names
 	row      [chunkLen]*row
 }
 
-func (c *chunk) set(i int, r *row) {
-	d := &r.doc
-	c.bits[i] = bitsOf(d)
-	c.start[i], c.end[i], c.activity[i] = d.StartTime, d.EndTime, d.LastActivity
-	c.origin[i], c.creator[i] = unique.Make(d.Origin), unique.Make(d.Creator)
-	c.primary[i] = unique.Make(primary(r.language))
-	c.tags[i], c.types[i] = marksOf(d.Tags), marksOf(d.Types)|marksOf(d.Packs)
-	c.row[i] = r
-}
-
-// markOf turns a word into one bit of 64. A row that lacks the bit lacks the
-// word; for most rows that saves a look at the words themselves.
-func markOf(s string) uint64 { return 1 << (maphash.String(markSeed, s) & 63) }
-
-var markSeed = maphash.MakeSeed()
-
-func marksOf(list []string) (marks uint64) {
-	for _, s := range list {
-		marks |= markOf(s)
-	}
-	return marks
-}
-
-func (c *chunk) clear(i int) {
-	none := unique.Handle[string]{}
-	c.bits[i], c.row[i] = 0, nil
-	c.origin[i], c.creator[i], c.primary[i] = none, none, none
+func newChunk(epoch uint64) *chunk {
+	return &chunk{epoch: epoch, newest: math.MinInt64, earliest: math.MaxInt64, lastEnd: math.MinInt64}
 }
 
 func primary(language string) string {
-	first, _, _ := strings.Cut(language, "-")
+	first, _, _ := strings.Cut(strings.ToLower(language), "-")
 	return first
 }
-
-type name struct {
-	origin unique.Handle[string]
-	room   string
-}
-
-func nameOf(origin, roomID string) name { return name{unique.Make(origin), roomID} }
 
 // table is copy on write. A snapshot freezes the chunks and the list of them;
 // the first write to each afterwards makes a copy, and further writes change
@@ -78,19 +53,47 @@ func nameOf(origin, roomID string) name { return name{unique.Make(origin), roomI
 // is never held for longer than one such copy.
 type table struct {
 	mu        sync.Mutex
-	slots     map[name]int
-	free      []int
+	now       func() int64
+	slots     map[id]uint32
+	free      []uint32
 	chunks    []*chunk
 	epoch     uint64 // number of snapshots taken
 	listEpoch uint64 // of chunks
+	version   uint64 // number of writes
+
+	hosts, languages, tags, kinds dict
 }
 
-// snapshot is the table as it is now; nothing in it changes any more.
-func (t *table) snapshot() []*chunk {
+func (t *table) init(now func() int64) {
+	t.now = now
+	t.slots = map[id]uint32{}
+	t.hosts, t.languages, t.tags, t.kinds = newDict(), newDict(), newDict(), newDict()
+}
+
+// view is the table as it was at one time; nothing in it changes.
+type view struct {
+	chunks  []*chunk
+	version uint64
+}
+
+func (v *view) at(slot uint32) (*chunk, int) {
+	if int(slot/chunkLen) >= len(v.chunks) {
+		return nil, 0
+	}
+	return v.chunks[slot/chunkLen], int(slot % chunkLen)
+}
+
+// snapshot is the table as it is now.
+func (t *table) snapshot() *view {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	return t.freeze()
+}
+
+// freeze needs mu.
+func (t *table) freeze() *view {
 	t.epoch++
-	return t.chunks
+	return &view{t.chunks, t.version}
 }
 
 func (t *table) len() int {
@@ -99,18 +102,26 @@ func (t *table) len() int {
 	return len(t.slots)
 }
 
-func (t *table) get(n name) *row {
+func (t *table) get(n id) *row {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.at(n)
+	if slot, ok := t.slots[n]; ok {
+		return t.chunks[slot/chunkLen].row[slot%chunkLen]
+	}
+	return nil
 }
 
-func (t *table) at(n name) *row {
-	slot, ok := t.slots[n]
-	if !ok {
-		return nil
+// find gives the places of rooms that are listed now.
+func (t *table) find(names []id) []uint32 {
+	out := make([]uint32, 0, len(names))
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, n := range names {
+		if slot, ok := t.slots[n]; ok {
+			out = append(out, slot)
+		}
 	}
-	return t.chunks[slot/chunkLen].row[slot%chunkLen]
+	return out
 }
 
 // writable is chunk i, which may be changed until mu is released.
@@ -119,7 +130,7 @@ func (t *table) writable(i int) *chunk {
 		t.chunks, t.listEpoch = slices.Clone(t.chunks), t.epoch
 	}
 	if i == len(t.chunks) {
-		t.chunks = append(t.chunks, &chunk{epoch: t.epoch})
+		t.chunks = append(t.chunks, newChunk(t.epoch))
 	}
 	c := t.chunks[i]
 	if c.epoch != t.epoch {
@@ -131,39 +142,78 @@ func (t *table) writable(i int) *chunk {
 	return c
 }
 
-func (t *table) put(n name, r *row) {
+// put tells changed, under the lock, which row was there before, nil for none.
+func (t *table) put(r *row, changed func(before *row)) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	slot, ok := t.slots[n]
+	slot, ok := t.slots[r.id]
 	if !ok {
 		if last := len(t.free) - 1; last >= 0 {
 			slot, t.free = t.free[last], t.free[:last]
 		} else {
-			slot = len(t.slots) // with no free slot, those in use are 0 … len-1
+			slot = uint32(len(t.slots)) // with no free slot, those in use are 0 … len-1
 		}
-		t.slots[n] = slot
+		t.slots[r.id] = slot
 	}
-	t.writable(slot/chunkLen).set(slot%chunkLen, r)
+	changed(t.set(slot, r))
 }
 
-func (t *table) remove(n name) {
+func (t *table) remove(n id, changed func(before *row)) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	slot, ok := t.slots[n]
 	if !ok {
 		return
 	}
-	t.writable(slot / chunkLen).clear(slot % chunkLen)
+	before := t.set(slot, nil)
 	delete(t.slots, n)
 	t.free = append(t.free, slot)
+	changed(before)
 }
 
-// change replaces a row by what f makes of it, with no other write in between.
-func (t *table) change(n name, f func(*row) *row) {
+// change replaces a row by what f makes of it, with no other write in between. The
+// words of the row stay.
+func (t *table) change(n id, f func(*row) *row) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if r := t.at(n); r != nil {
-		slot := t.slots[n]
-		t.writable(slot/chunkLen).set(slot%chunkLen, f(r))
+	if slot, ok := t.slots[n]; ok {
+		t.set(slot, f(t.chunks[slot/chunkLen].row[slot%chunkLen]))
 	}
+}
+
+// set writes a row, or nil, into its place, and gives the one before. It needs mu.
+func (t *table) set(slot uint32, r *row) (before *row) {
+	t.version++
+	now := t.now()
+	c, i := t.writable(int(slot/chunkLen)), slot%chunkLen
+	before = c.row[i]
+	host, language, kinds, tags := c.host[i], c.language[i], c.kinds[i], c.tags[i]
+	if r == nil {
+		c.bits[i], c.row[i] = 0, nil
+		c.host[i], c.language[i], c.kinds[i], c.tags[i] = 0, 0, 0, [tagColumns]uint32{}
+	} else {
+		d := r.unpack()
+		c.bits[i] = bitsOf(&d)
+		c.start[i], c.end[i], c.activity[i] = d.StartTime, d.EndTime, d.LastActivity
+		c.creator[i] = creatorMark(d.Creator)
+		c.host[i], _ = t.hosts.use(d.Origin, now)
+		c.language[i], _ = t.languages.use(strings.ToLower(d.Language), now)
+		c.kinds[i], r.kinds = t.kinds.use(r.kinds, now)
+		c.tags[i] = [tagColumns]uint32{}
+		for n, tag := range d.Tags[:min(len(d.Tags), tagColumns)] {
+			c.tags[i][n], _ = t.tags.use(tag, now)
+		}
+		c.row[i] = r
+		c.newest, c.earliest = max(c.newest, d.LastActivity), min(c.earliest, d.StartTime)
+		if !d.Closed && !d.Cancelled && !d.Hidden {
+			c.lastEnd = max(c.lastEnd, d.EndTime, d.StartTime)
+		}
+	}
+	t.hosts.leave(host, now)
+	t.languages.leave(language, now)
+	t.kinds.leave(kinds, now)
+	for _, tag := range tags {
+		t.tags.leave(tag, now)
+	}
+	return before
 }

@@ -13,7 +13,7 @@ const module = "github.com/witan-adp/witan"
 var (
 	protocol = []string{"adp", "adp/room", "adp/types"}
 	ground   = slices.Concat([]string{"internal/replica", "internal/p2p", "internal/fetch", "internal/keys", "internal/web", "internal/store"}, protocol)
-	roles    = []string{"host", "mirror", "index", "witness", "witness/cosign", "webhook", "feed"}
+	roles    = []string{"host", "mirror", "index", "index/messages", "index/text", "witness", "witness/cosign", "webhook", "feed"}
 )
 
 // arrows says what of ours each package may import: main → internal/cli →
@@ -26,10 +26,12 @@ var arrows = map[string][]string{
 	"daemon": slices.Concat([]string{"config", "internal/tilelog", "internal/cosignature", "internal/mcpserver", "internal/page"}, roles, ground),
 	"config": {"adp", "internal/cosignature", "internal/policy"}, // to judge the Agent IDs, the verifier keys and the policy in it
 
-	"host":    ground,
-	"mirror":  ground,
-	"index":   {"internal/web", "adp", "adp/room"},                                                                                            // it is told what it lists
-	"witness": slices.Concat([]string{"internal/policy", "internal/tilelog", "internal/replica", "internal/web", "internal/store"}, protocol), // it has no network
+	"host":           ground,
+	"mirror":         ground,
+	"index":          {"index/text", "internal/web", "adp", "adp/room"}, // it is told what it lists
+	"index/text":     {},
+	"index/messages": {"index/text", "internal/web", "adp", "adp/room"},
+	"witness":        slices.Concat([]string{"internal/policy", "internal/tilelog", "internal/replica", "internal/web", "internal/store"}, protocol), // it has no network
 
 	"feed":    {"index", "internal/plaintext", "internal/store", "internal/web", "adp"},
 	"webhook": slices.Concat([]string{"internal/replica", "internal/fetch", "internal/web", "internal/store"}, protocol),
@@ -70,6 +72,7 @@ var arrows = map[string][]string{
 var owners = []struct{ prefix, owner string }{
 	{"github.com/dgraph-io/badger", "internal/store"},
 	{"github.com/libp2p/", "internal/p2p"},
+	{"github.com/blevesearch/", "index/text"},
 }
 
 // outside are packages that the protocol library may not use: it has no clock

@@ -18,9 +18,9 @@ func indexCommand() *cobra.Command {
 	cmd := c.flags(group(&cobra.Command{Use: "index", Short: "The room index of a daemon, over its own and its mirrored rooms"}))
 	var limit int
 	var hostFilter string
-	search := &cobra.Command{Use: "search [WORD…]", Short: "Search rooms; all words must occur in topic, agenda, guidance or tags"}
-	set := queryFlags(search, "status", "scheduled, active, ended or cancelled", "tag", "only rooms with this tag", "language", "only rooms in this language",
-		"verdict", "verified, violations, broken, forked, archive-mismatch or equivocated", "creator", "Agent ID of the creator", "sort", "activity or start")
+	search := &cobra.Command{Use: "search [WORD…]", Short: "Search rooms; all words must occur in topic, agenda, guidance, tags or titles of types"}
+	set := queryFlags(search, "status", "scheduled, active, ended or cancelled", "tag", "only rooms with this tag", "types", "only rooms that have this type or pack", "since", "only with activity later than this: Unix ms", "language", "only rooms in this language",
+		"verdict", "verified, violations, broken, forked, archive-mismatch or equivocated", "creator", "Agent ID of the creator", "sort", "activity, start or relevance")
 	search.Flags().StringVar(&hostFilter, "host-filter", "", "only rooms of this host: its origin or authority")
 	search.Flags().IntVar(&limit, "limit", 20, "how many rooms at most; 0 for all")
 	search.RunE = c.do(func(ctx context.Context, words []string) error {
@@ -52,7 +52,7 @@ func indexCommand() *cobra.Command {
 		}
 		return table(c.out, rows)
 	})
-	cmd.AddCommand(search)
+	cmd.AddCommand(search, indexMessagesCommand(c), indexRebuildCommand())
 	return cmd
 }
 

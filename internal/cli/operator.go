@@ -17,13 +17,21 @@ import (
 	"github.com/witan-adp/witan/daemon"
 )
 
+// operatorTime bounds most commands.
+const operatorTime = 30 * time.Second
+
 // operator sends one command to the admin socket of a running daemon.
 func operator(ctx context.Context, data, method, path string, body any) ([]byte, error) {
+	return operatorWithin(ctx, operatorTime, data, method, path, body)
+}
+
+// operatorWithin is operator for what may take longer.
+func operatorWithin(ctx context.Context, timeout time.Duration, data, method, path string, body any) ([]byte, error) {
 	socket, err := daemon.AdminSocket(data)
 	if err != nil {
 		return nil, err
 	}
-	client := &http.Client{Timeout: 30 * time.Second, Transport: &http.Transport{
+	client := &http.Client{Timeout: timeout, Transport: &http.Transport{
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			var d net.Dialer
 			return d.DialContext(ctx, "unix", socket)

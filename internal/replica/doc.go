@@ -96,6 +96,8 @@ type Set struct {
 	// Hidden tells of replicas that are held and not shown, so that what they hold is
 	// not given out by CID either. Set before the first request; nil: none is hidden.
 	Hidden func(*Replica) bool
+	// Forgotten is called when a replica is gone, if it is not nil. Set as Hidden is.
+	Forgotten func(*Replica)
 
 	st *store.Store
 

@@ -66,6 +66,9 @@ func (s *Set) Forget(r *Replica) error {
 	r.moved.Lock()
 	r.emptyRing()
 	r.moved.Unlock()
+	if s.Forgotten != nil {
+		s.Forgotten(r)
+	}
 	return s.sweep(r.ID)
 }
 
