@@ -155,6 +155,9 @@ func (d *daemon) buildWitness(cursors *web.Cursors) (err error) {
 			}
 			d.index.SetAttested(origin, roomID, n, state)
 			d.pushAttested(origin, roomID)
+			if d.mirror != nil {
+				d.mirror.SignedFor(origin)
+			}
 		},
 		Equivocated: d.equivocated, Cosigners: func() []ed25519.PublicKey { return append(d.bindings.Cosigners(), cosigners...) },
 	})
@@ -270,6 +273,14 @@ func (d *daemon) equivocated(origin, roomID, genesis string) {
 	d.reindex(r)
 }
 
+// vouchedRooms lists rooms of an origin that its keys have signed for.
+func (d *daemon) vouchedRooms(origin string, limit int, wanted func(roomID, genesis string) bool) (list []replica.Key) {
+	for _, s := range d.witness.VouchedRooms(origin, limit, wanted) {
+		list = append(list, replica.Key(s))
+	}
+	return list
+}
+
 // observed keeps what the mirror saw with the witness, which shows it.
 func (d *daemon) observed(o mirror.Observation) {
 	err := d.witness.Evidence(witness.Observation{Kind: o.Kind, Subject: witness.Subject{Origin: o.Origin, RoomID: o.RoomID, Genesis: o.Genesis},
@@ -307,6 +318,8 @@ func (d *daemon) buildMirror() (err error) {
 		Observed:      d.observed,
 		Contradiction: d.contradicted,
 		Head:          func(e *adp.Envelope) { d.witness.Head(e) },
+		Vouched:       func(k replica.Key) (int64, string, bool) { return d.witness.Vouched(witness.Subject(k)) },
+		VouchedRooms:  d.vouchedRooms,
 		Sign:          sign,
 		Agent:         adp.AgentID(d.ring.AgentID()),
 		Event:         signer.event,

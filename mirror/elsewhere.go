@@ -156,9 +156,13 @@ func (h *host) fromSource(ctx context.Context, v *roomView, k replica.Key, s sou
 	defer h.m.relay.waiting.Add(-size)
 	to := h.m.signedFor(k) // a peer may have told a newer head on the way
 	if to.seq <= start.seq || len(first) == 0 {
+		if len(first) > 0 {
+			h.unsigned(v, fmt.Sprintf("seq %d and on are to be had from %s, and no key of the host has signed for them: they wait, and do not count", start.seq+1, s.name))
+		}
 		h.holdNew(v, first)
 		return false, nil
 	}
+	h.unsigned(v, "")
 	marks, page := []position{}, first
 	at := start
 	for {
@@ -257,39 +261,5 @@ func (h *host) holdNew(v *roomView, page []checked) {
 	h.mu.Unlock()
 	if !same {
 		h.holdBack(v, verifiedPrefix(h.m, page))
-	}
-}
-
-// lookElsewhere goes through rooms of a host that cannot be asked.
-func (h *host) lookElsewhere(ctx context.Context) {
-	if len(h.sources("")) == 0 {
-		return
-	}
-	type want struct {
-		v       *roomView
-		genesis string
-	}
-	var work []want
-	h.mu.Lock()
-	for _, v := range h.rooms {
-		if v.r == nil || v.busy || v.r.Row().State == replica.Complete {
-			continue
-		}
-		if work = append(work, want{v, v.r.Genesis}); len(work) == elsewhereEach { // of a map, so that others come next time
-			break
-		}
-	}
-	for _, w := range work {
-		w.v.busy = true
-	}
-	h.mu.Unlock()
-	for _, w := range work {
-		h.job(ctx, w.v, func(ctx context.Context) (listedRoom, error) {
-			err := h.fromElsewhere(ctx, w.v, w.genesis, "")
-			if errors.Is(err, errNobody) || errors.Is(err, errNotNow) {
-				err = nil
-			}
-			return listedRoom{}, err
-		})
 	}
 }

@@ -57,6 +57,7 @@ type host struct {
 	wake     chan struct{} // look again now
 	stir     chan struct{} // there is news: look again soon
 	look     chan struct{} // the relay told of something that only the room list explains
+	signed   chan struct{} // somebody signed for a room: others may have it
 	down     atomic.Bool   // the last look failed
 	wait     atomic.Int64  // nanoseconds from the last look to the next
 	waiting  atomic.Int64  // rooms that wait for a slot
@@ -79,6 +80,7 @@ type host struct {
 	restricted map[string]string // restricted rooms listed, with a digest of what was said
 	held       int64             // Unix ms until which the host asked not to be asked
 	heard      int64             // Unix ms of the last news by the relay
+	viaListed  int64             // Unix ms until which the lists of other mirrors are not read again
 	live       context.Context   // of the loop; nil while it does not run
 	feeding    []*roomView       // rooms with news that wait for a worker
 	feeders    int               // workers
@@ -91,7 +93,7 @@ type host struct {
 func (m *Mirror) newHost(row hostRow) *host {
 	burst := max(1, int(m.o.RequestsPerSecond))
 	h := &host{m: m, origin: row.Origin, limiter: rate.NewLimiter(rate.Limit(m.o.RequestsPerSecond), burst), row: row,
-		slots: make(chan struct{}, m.o.ConcurrencyPerHost), wake: make(chan struct{}, 1), stir: make(chan struct{}, 1), look: make(chan struct{}, 1),
+		slots: make(chan struct{}, m.o.ConcurrencyPerHost), wake: make(chan struct{}, 1), stir: make(chan struct{}, 1), look: make(chan struct{}, 1), signed: make(chan struct{}, 1),
 		rooms: map[string]*roomView{}, restricted: map[string]string{}, quiet: m.o.PollMin}
 	for _, r := range m.o.Replicas.Of(row.Origin) {
 		v := h.rooms[r.RoomID]
@@ -161,8 +163,9 @@ func (h *host) pause(on bool) error {
 // reset forgets every wait.
 func (h *host) reset() {
 	h.mu.Lock()
-	h.held, h.heard = 0, 0 // until the relay brings news again, polling does
+	h.held, h.heard, h.viaListed = 0, 0, 0 // until the relay brings news again, polling does
 	for _, v := range h.rooms {
+		v.unsigned = ""
 		v.next, v.look, v.retryAt, v.askAt, v.streamAt, v.failures, v.streamFails, v.mendAt = 0, 0, 0, 0, 0, 0, 0, 1
 	}
 	h.mu.Unlock()
@@ -197,8 +200,8 @@ func (h *host) status() HostStatus {
 		s.State, s.Reason = Paused, reason
 	}
 	for _, v := range h.rooms {
-		if v.problem != "" {
-			s.Problems = append(s.Problems, RoomProblem{v.id, v.problem})
+		if reason := v.trouble(h); reason != "" {
+			s.Problems = append(s.Problems, RoomProblem{v.id, reason})
 		}
 	}
 	slices.SortFunc(s.Problems, func(a, b RoomProblem) int { return strings.Compare(a.RoomID, b.RoomID) })
@@ -245,6 +248,14 @@ func (h *host) run(ctx context.Context) {
 			if soon := time.Now().Add(h.quiet); h.failures == 0 && soon.Before(due) {
 				due = soon
 				timer.Reset(h.quiet)
+			}
+			continue
+		case <-h.signed:
+			h.mu.Lock()
+			paused := h.row.Paused
+			h.mu.Unlock()
+			if h.failures > 0 && !paused {
+				h.lookElsewhere(ctx)
 			}
 			continue
 		case <-h.look:

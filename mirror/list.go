@@ -238,6 +238,7 @@ type roomView struct {
 	tried    string // sig of the last look
 	stuck    bool   // it ended with a conclusion
 	problem  string
+	unsigned string // what others show of it and nobody has signed for, see hearsay.go
 	failures int
 	next     int64 // not before, Unix ms
 	look     int64 // while it is not listed: not looked up before
@@ -267,6 +268,15 @@ type roomView struct {
 	streamFails int           // in a row
 	streamAt    int64         // no stream before, Unix ms
 	freed       chan struct{} // closed when the room is no longer busy; nil when nobody waits
+}
+
+// trouble says why the room cannot be followed now; what others show of it matters only
+// while the host cannot be asked. host.mu is held.
+func (v *roomView) trouble(h *host) string {
+	if v.problem == "" && h.down.Load() {
+		return v.unsigned
+	}
+	return v.problem
 }
 
 // compare sets work going on every room that is not as the host lists it, in a list

@@ -102,6 +102,9 @@ type Options struct {
 	// Vouched tells how far a bound key has signed for a room by other means than a
 	// head, such as the statement about its archive.
 	Vouched func(k replica.Key) (seq int64, hash string, ok bool)
+	// VouchedRooms lists rooms of an origin, at most limit, that Vouched may know
+	// something of and that are wanted. wanted is quick and may be called under locks.
+	VouchedRooms func(origin string, limit int, wanted func(roomID, genesis string) bool) []replica.Key
 
 	// Sign makes an agent-witness/1.0 envelope of our own agent key, with a nonce
 	// greater than all before. nil: this daemon signs nothing, so that there are no
@@ -174,6 +177,9 @@ func (o *Options) fill() {
 	}
 	if o.Vouched == nil {
 		o.Vouched = func(replica.Key) (int64, string, bool) { return 0, "", false }
+	}
+	if o.VouchedRooms == nil {
+		o.VouchedRooms = func(string, int, func(string, string) bool) []replica.Key { return nil }
 	}
 	if o.Observed == nil {
 		o.Observed = func(Observation) {}

@@ -80,8 +80,8 @@ func (m *Mirror) report(origin string, h *host, held []*replica.Replica, whole b
 		h.mu.Lock()
 		for id, v := range h.rooms {
 			listed[id] = v.listed
-			if v.problem != "" {
-				problems[id] = v.problem
+			if reason := v.trouble(h); reason != "" {
+				problems[id] = reason
 			}
 			if v.r == nil {
 				out.Behind += v.listed
