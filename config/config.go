@@ -168,6 +168,7 @@ type Trust struct {
 	Name  string `toml:"name"`
 
 	Cosigner string `toml:"cosigner"` // the verifier key by which it cosigns logs; may be ""
+	Log      string `toml:"log"`      // the verifier key of its own log; may be ""
 }
 
 // WitnessLog is one log whose checkpoints this daemon cosigns (C2SP tlog-witness). A log that signs with several keys has one

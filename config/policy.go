@@ -102,6 +102,14 @@ func (c *Witness) validatePolicy(p *problems) {
 	}
 	keys := map[string]bool{}
 	for i, t := range c.Trust {
+		if t.Log != "" {
+			key := fmt.Sprintf("witness.trust %d: log", i+1)
+			if v, err := cosignature.ParseVerifier(t.Log); err != nil {
+				p.add(key, "%v", err)
+			} else if v.Kind() != cosignature.Log {
+				p.add(key, "%s is %v; the key of a log is of type 1", t.Log, v.Kind())
+			}
+		}
 		if t.Cosigner == "" {
 			continue
 		}

@@ -54,6 +54,7 @@ func TestLoadPolicy(t *testing.T) {
 		"is not an origin":                       {"https://rooms.example", "rooms.example"},
 		"witness.policy.origin 1: agent":         {"iw\"\n", "iw\"\n"}, // replaced below
 		"witness.trust 2: group":                 {`group = "b"`, `group = ""`},
+		"witness.trust 1: log":                   {`group = "a"`, "group = \"a\"\nlog = \"x\""},
 		"witness.trust 1: cosigner":              {`group = "a"`, "group = \"a\"\ncosigner = \"x\""},
 		"witness.policy.origin 1: log: log.exam": {"origin = \"https", "log = \"log.example/2026+6d0b5ae2+BJav3FAdTtFZV5XfVIKFeCbW7BS4zyxpSOnU2GtCbUqX\"\norigin = \"https"},
 		"witness.policy.grop":                    {"[[witness.policy.group]]", "[[witness.policy.grop]]"},

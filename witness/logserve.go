@@ -1,6 +1,7 @@
 package witness
 
 import (
+	"crypto/ed25519"
 	"encoding/base64"
 	"errors"
 	"net/http"
@@ -24,7 +25,7 @@ const (
 //	GET /log/checkpoint                        signed note, with its cosignatures
 //	GET /log/tile/<L>/<N>[.p/<W>]              hashes
 //	GET /log/tile/entries/<N>[.p/<W>]          entries, each JCS(envelope)
-//	GET /v1/witness/log-entry?hash=<hash>      {index, size, hashes, checkpoint}, or with
+//	GET /v1/witness/log-entry?hash=<hash>      {index, size, hashes, checkpoint, vkey}, or with
 //	                                           Accept: text/plain a C2SP tlog-proof; also of
 //	                                           the logs of others that were read
 func (w *Witness) Routes(mux *web.Mux) {
@@ -108,6 +109,7 @@ type logEntry struct {
 	Size       uint64   `json:"size"`
 	Hashes     []string `json:"hashes"` // base64, as in C2SP
 	Checkpoint string   `json:"checkpoint"`
+	VKey       string   `json:"vkey"` // verifier key of the log
 }
 
 func (w *Witness) serveLogEntry(rw http.ResponseWriter, r *http.Request) error {
@@ -122,7 +124,7 @@ func (w *Witness) serveLogEntry(rw http.ResponseWriter, r *http.Request) error {
 	if !adp.IsHash(hash) {
 		return adp.Errorf(adp.InvalidRequest, "hash must be that of a statement or an attestation of this daemon").With("parameter", "hash")
 	}
-	p, size, err := w.proveEntry(hash)
+	p, size, keys, err := w.proveEntry(hash)
 	if errors.Is(err, tilelog.ErrNotThere) {
 		if len(w.ownCheckpoint()) == 0 {
 			return noLog()
@@ -138,6 +140,13 @@ func (w *Witness) serveLogEntry(rw http.ResponseWriter, r *http.Request) error {
 		return nil
 	}
 	e := logEntry{Index: p.Index, Size: size, Hashes: []string{}, Checkpoint: string(p.Checkpoint)}
+	for _, key := range keys {
+		if c, err := tilelog.OpenCheckpoint(p.Checkpoint, key); err == nil {
+			if e.VKey, err = tilelog.VerifierKey(c.Origin, key); err != nil {
+				return err
+			}
+		}
+	}
 	for _, h := range p.Hashes {
 		e.Hashes = append(e.Hashes, base64.StdEncoding.EncodeToString(h))
 	}
@@ -146,34 +155,35 @@ func (w *Witness) serveLogEntry(rw http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// proveEntry proves an envelope in our own log, or in one that was read.
-func (w *Witness) proveEntry(hash string) (p tilelog.Proof, size uint64, err error) {
+// proveEntry proves an envelope in our own log, or in one that was read; one of keys
+// has signed the checkpoint.
+func (w *Witness) proveEntry(hash string) (p tilelog.Proof, size uint64, keys []ed25519.PublicKey, err error) {
 	if len(w.ownCheckpoint()) > 0 {
 		index, ok, err := w.journal.log.Find(hash)
 		if err != nil {
-			return p, 0, err
+			return p, 0, nil, err
 		}
 		if ok {
 			p, size, err = w.journal.log.Prove(index)
 			p.Checkpoint = w.cosigned(p.Checkpoint)
-			return p, size, err
+			return p, size, w.logKeys(w.o.Origin), err
 		}
 	}
 	for _, origin := range w.o.Origins() {
 		t, err := w.tailOf(origin)
 		if err != nil {
-			return p, 0, err
+			return p, 0, nil, err
 		}
 		index, ok, err := t.copy.Find(hash)
 		if err != nil {
-			return p, 0, err
+			return p, 0, nil, err
 		}
 		if !ok {
 			continue
 		}
 		if p, size, err = t.copy.Prove(index); !errors.Is(err, tilelog.ErrNotThere) {
-			return p, size, err
+			return p, size, w.logKeys(origin), err
 		}
 	}
-	return p, 0, tilelog.ErrNotThere
+	return p, 0, nil, tilelog.ErrNotThere
 }

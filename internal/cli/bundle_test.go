@@ -41,6 +41,8 @@ type sampleBundle struct {
 	statement    []byte
 	log          tilelog.Proof
 	attestations [][]byte
+	logged       []attestationProof // those of attestations that are not there any more are left out,
+	loggedAsIs   bool               // but for this
 	evidence     [][]byte
 	leave        map[string]string // part → why it is left out
 
@@ -141,7 +143,43 @@ func newSample() *sampleBundle {
 	for _, k := range []ed25519.PrivateKey{w1, w2, strangerKey} {
 		s.attestations = append(s.attestations, signedBy(k, witness.TypeAttest, s.attest(func(a *witness.Attestation) { a.Statement = &st.Hash })).JSON())
 	}
+	s.logged = []attestationProof{s.loggedBy(0, "w1.example/witan", inspecttest.Key(45), ""), s.loggedBy(1, "w2.example/witan", inspecttest.Key(46), "witness.example/w")}
 	return s
+}
+
+// loggedBy proves an attestation in a log, cosigned or not.
+func (s *sampleBundle) loggedBy(attestation int, line string, k ed25519.PrivateKey, cosigner string) attestationProof {
+	e, err := authentic(s.attestations[attestation])
+	if err != nil {
+		panic(err)
+	}
+	v, err := cosignature.NewVerifier(line, cosignature.Log, k.Public().(ed25519.PublicKey))
+	if err != nil {
+		panic(err)
+	}
+	p := attestationProof{e.Hash, logOf(e.JSON(), line, k), v}
+	if cosigner != "" {
+		line, err := cosignature.Cosign(cosigner, cosignerKey, cosignature.Text(p.proof.Checkpoint), inspecttest.End/1000)
+		if err != nil {
+			panic(err)
+		}
+		p.proof.Checkpoint = append(p.proof.Checkpoint, line...)
+	}
+	return p
+}
+
+func (s *sampleBundle) loggedLines() (b []byte) {
+	for _, p := range s.logged {
+		if !s.loggedAsIs && !slices.ContainsFunc(s.attestations, func(raw []byte) bool { e, err := authentic(raw); return err == nil && e.Hash == p.hash }) {
+			continue
+		}
+		line, err := p.json()
+		if err != nil {
+			panic(err)
+		}
+		b = append(append(b, line...), '\n')
+	}
+	return b
 }
 
 func jsonLines(list [][]byte) []byte {
@@ -155,7 +193,7 @@ func jsonLines(list [][]byte) []byte {
 // file makes the file.
 func (s *sampleBundle) file() []byte {
 	parts := map[string][]byte{proofbundle.Document: []byte(s.document), proofbundle.Statement: s.statement, proofbundle.LogProof: s.log.Text(),
-		proofbundle.Attestations: jsonLines(s.attestations), proofbundle.Evidence: jsonLines(s.evidence), proofbundle.Archive: s.archive}
+		proofbundle.Attestations: jsonLines(s.attestations), proofbundle.AttestationProofs: s.loggedLines(), proofbundle.Evidence: jsonLines(s.evidence), proofbundle.Archive: s.archive}
 	m := s.manifest
 	for _, name := range proofbundle.Names() {
 		if why, out := s.leave[name]; out {
@@ -351,11 +389,11 @@ func TestBundleTampered(t *testing.T) {
 			resign(s, strangerKey, func(*witness.Statement) {})
 			s.document = bundleDocument(strangerKey, strangerKey)
 		}, "", []string{"FAILED key of the host: fewer than the policy asks for", "FAILED statement in the log"}, "attested"},
-		"a document of another host": {func(s *sampleBundle) { s.document = strings.ReplaceAll(s.document, "host.example", "evil.example") }, "", []string{"FAILED key document of the host", "FAILED statement in the log: no log key"}, "attested"},
+		"a document of another host": {func(s *sampleBundle) { s.document = strings.ReplaceAll(s.document, "host.example", "evil.example") }, "", []string{"FAILED key document of the host", "note statement in the log of the host: no log key"}, "attested"},
 		"a document with another log key": {func(s *sampleBundle) {
 			s.document, s.log = bundleDocument(hostKey, strangerKey), logOf(s.statement, "host.example/witan", strangerKey)
 		}, "require = [\"log\"]\n", []string{"note statement in the log of the host: neither the policy nor a cosigner", "left out cosignature", "FAILED policy: log"}, "attested"},
-		"no document": {func(s *sampleBundle) { s.leave[proofbundle.Document] = "gone" }, "", []string{"left out key document", "ok key of the host", "FAILED statement in the log: no log key"}, "attested"},
+		"no document": {func(s *sampleBundle) { s.leave[proofbundle.Document] = "gone" }, "", []string{"left out key document", "ok key of the host", "note statement in the log of the host: no log key"}, "attested"},
 
 		"a proof of another entry":    {func(s *sampleBundle) { s.log = logOf([]byte("x"), "host.example/witan", logKey) }, "", []string{"FAILED statement in the log: not proven"}, "attested"},
 		"a proof at another index":    {func(s *sampleBundle) { s.log.Index = 0 }, "", []string{"FAILED statement in the log: not proven"}, "attested"},
@@ -390,9 +428,26 @@ func TestBundleTampered(t *testing.T) {
 		"attestations of another room": {func(s *sampleBundle) {
 			s.attestations[0] = attested(s, w1, func(a *witness.Attestation) { a.RoomID = "other" })
 		}, "", []string{"FAILED attestation: it is about room other", "FAILED policy", "FAILED key of the host"}, "partial"},
-		"no attestations":                {func(s *sampleBundle) { s.attestations = nil }, "", []string{"left out attestation", "FAILED policy: unattested", "FAILED key of the host"}, "unattested"},
-		"attestations left out":          {func(s *sampleBundle) { s.leave[proofbundle.Attestations] = "gone" }, "", []string{"left out attestation: gone", "FAILED policy: unattested", "FAILED key of the host"}, "unattested"},
+		"no attestations":                {func(s *sampleBundle) { s.attestations, s.logged = nil, nil }, "", []string{"left out attestation", "FAILED policy: unattested", "FAILED key of the host"}, "unattested"},
+		"attestations left out":          {func(s *sampleBundle) { s.leave[proofbundle.Attestations], s.logged = "gone", nil }, "", []string{"left out attestation: gone", "FAILED policy: unattested", "FAILED key of the host"}, "unattested"},
 		"an attestation that is no JSON": {func(s *sampleBundle) { s.attestations[2] = []byte("{") }, "", []string{"FAILED attestation"}, "attested"},
+
+		"no document, and a log asked for": {func(s *sampleBundle) { s.leave[proofbundle.Document] = "gone" }, "require = [\"log\"]\n", []string{"left out key document", "note statement in the log of the host: no log key", "FAILED policy: log"}, "attested"},
+		"attestations in logs":             {nil, "", []string{"note attestation in the log of its witness: entry 1 of 3 in w1.example/witan, if the key is the witness's", "ok attestation in the log of its witness: entry 1 of 3 in w2.example/witan"}, "attested"},
+		"an attestation in another log than the policy names": {func(s *sampleBundle) {
+			s.logged = []attestationProof{s.loggedBy(2, "x.example/witan", strangerKey, ""), s.loggedBy(1, "w2.example/witan", inspecttest.Key(46), "")}
+		}, "", []string{"note attestation in the log of its witness: entry 1 of 3 in x.example", "note attestation in the log of its witness: entry 1 of 3 in w2.example", "left out attestation in the log of its witness: the exporter found no proof"}, "attested"},
+		"a proof of another attestation": {func(s *sampleBundle) { s.logged[0].hash = s.logged[1].hash }, "", []string{"FAILED attestation in the log of its witness: not proven"}, "attested"},
+		"a proof of no attestation":      {func(s *sampleBundle) { s.logged[0].hash, s.loggedAsIs = s.sum.Genesis, true }, "", []string{"FAILED attestation in the log of its witness: of no attestation"}, "attested"},
+		"an attestation's log, bit flipped": {func(s *sampleBundle) {
+			s.logged[1].proof.Hashes = slices.Clone(s.logged[1].proof.Hashes)
+			s.logged[1].proof.Hashes[1][31] ^= 128
+		}, "", []string{"FAILED attestation in the log of its witness: not proven"}, "attested"},
+		"an attestation's log, another key": {func(s *sampleBundle) { s.logged[1].log = s.logged[0].log }, "", []string{"FAILED attestation in the log of its witness: the checkpoint is of the log w2.example"}, "attested"},
+		"an attestation's log, other bytes": {func(s *sampleBundle) {
+			s.logged[1].proof.Checkpoint = bytes.Replace(s.logged[1].proof.Checkpoint, []byte("\n3\n"), []byte("\n4\n"), 1)
+		}, "", []string{"FAILED attestation in the log of its witness"}, "attested"},
+		"attestations without logs": {func(s *sampleBundle) { s.leave[proofbundle.AttestationProofs] = "gone" }, "", []string{"left out attestation in the log of its witness: gone"}, "attested"},
 
 		"a host with two stories":        {func(s *sampleBundle) { s.evidence = [][]byte{twoStories(s, hostKey)} }, "", []string{"FAILED evidence: a key of the host signed two", "FAILED policy: equivocated"}, "equivocated"},
 		"a pinned host with two stories": {func(s *sampleBundle) { s.evidence = [][]byte{twoStories(s, hostKey)} }, pinned(hostKey, logKey), []string{"FAILED evidence: a key of the host signed two", "FAILED policy: equivocated"}, "equivocated"},
@@ -473,4 +528,33 @@ func TestBundleDamaged(t *testing.T) {
 	if l, text, _ := verified(t, append(slices.Clone(file), 0), policyText("")); l.Verdict != "fails" {
 		t.Error(text)
 	}
+}
+
+func FuzzAttestationProof(f *testing.F) {
+	s := newSample()
+	for _, p := range s.logged {
+		line, err := p.json()
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(line)
+	}
+	f.Add([]byte(`{"hash":"","proof":"","vkey":""}`))
+	e, err := authentic(s.attestations[0])
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Fuzz(func(t *testing.T, line []byte) {
+		p, err := parseAttestationProof(line)
+		if err != nil {
+			return
+		}
+		again, err := p.json()
+		if err != nil || !bytes.Equal(again, line) {
+			t.Errorf("%q reads as %q, %v", line, again, err)
+		}
+		if c, err := p.verify(e); err == nil && c.Origin != p.log.Name() {
+			t.Errorf("%q: proven in %s by the key of %s", line, c.Origin, p.log.Name())
+		}
+	})
 }

@@ -79,6 +79,7 @@ func (d *dossier) readAttestations() {
 		e, err := authentic(line)
 		var a *witness.Attestation
 		if err == nil {
+			d.attested[e.Hash] = e
 			a, err = witness.ParseAttestation(e)
 		}
 		if err == nil && a.Subject != d.subject() {
@@ -120,7 +121,7 @@ func (d *dossier) judgeAttestation(e *adp.Envelope, a *witness.Attestation) {
 	case d.rules != nil && !known:
 		d.add(resultNote, what, by, "agrees, and does not count: the policy does not name this key")
 	default:
-		d.signers = append(d.signers, e.Actor)
+		d.signers, d.counted = append(d.signers, e.Actor), append(d.counted, e)
 		if d.statement != nil && slices.Contains(a.OriginKeys, d.statement.Actor) {
 			d.confirm = append(d.confirm, e.Actor)
 		}

@@ -91,7 +91,7 @@ func (c *client) export(ctx context.Context, at remote.Room, out string) error {
 		name string
 		take func(context.Context) ([]byte, error)
 	}{{proofbundle.Document, x.takeDocument}, {proofbundle.Statement, x.takeStatement}, {proofbundle.LogProof, x.takeLogProof},
-		{proofbundle.Attestations, x.takeAttestations}, {proofbundle.Evidence, x.takeEvidence}} {
+		{proofbundle.Attestations, x.takeAttestations}, {proofbundle.AttestationProofs, x.takeAttestationProofs}, {proofbundle.Evidence, x.takeEvidence}} {
 		text, err := part.take(ctx)
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
@@ -221,10 +221,13 @@ func (x *exporter) takeLogProof(ctx context.Context) ([]byte, error) {
 		return nil, err
 	}
 	p, err := x.c.logProof(ctx, x.manifest.Origin, e.Hash)
-	if err != nil {
-		return nil, err
+	if err == nil {
+		return p.Text(), nil
 	}
-	return p.Text(), nil
+	if late, again := x.c.logEntryProof(ctx, x.seen, e.Hash); again == nil && x.seen != x.manifest.Origin { // who has read the log while it was there
+		return late.proof.Text(), nil
+	}
+	return nil, err
 }
 
 func (x *exporter) takeAttestations(ctx context.Context) ([]byte, error) {

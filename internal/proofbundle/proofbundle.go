@@ -34,8 +34,11 @@ const (
 	Statement    = "statement.json"       // JCS(envelope), type archive.announce
 	LogProof     = "statement.tlog-proof" // C2SP tlog-proof of the statement in the log of the origin
 	Attestations = "attestations.jsonl"   // JCS(envelope), type archive.attest, one a line
-	Evidence     = "evidence.jsonl"       // proofs of contradictions, one a line
-	Archive      = "archive.jsonl"        // the bundle of the room, never left out
+	// that attestations stand in the logs of their witnesses: JCS({hash, proof, vkey}), one a line
+	AttestationProofs = "attestation-proofs.jsonl"
+
+	Evidence = "evidence.jsonl" // proofs of contradictions, one a line
+	Archive  = "archive.jsonl"  // the bundle of the room, never left out
 )
 
 const manifestName = "manifest.json"
@@ -44,7 +47,7 @@ const manifestName = "manifest.json"
 var limits = []struct {
 	name string
 	max  int64
-}{{Document, 64 << 10}, {Statement, 64 << 10}, {LogProof, 128 << 10}, {Attestations, 16 << 20}, {Evidence, 16 << 20}, {Archive, 1<<33 - 1}}
+}{{Document, 64 << 10}, {Statement, 64 << 10}, {LogProof, 128 << 10}, {Attestations, 16 << 20}, {AttestationProofs, 16 << 20}, {Evidence, 16 << 20}, {Archive, 1<<33 - 1}}
 
 const maxManifest = 64 << 10
 

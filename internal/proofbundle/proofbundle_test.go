@@ -19,7 +19,7 @@ import (
 var update = flag.Bool("update", false, "write the golden file anew")
 
 func sample() (Manifest, map[string]string) {
-	parts := map[string]string{Document: "{}", Statement: strings.Repeat("s", 511), Attestations: "", Evidence: strings.Repeat("e", 512), Archive: "a\nb\n"}
+	parts := map[string]string{Document: "{}", Statement: strings.Repeat("s", 511), Attestations: "", AttestationProofs: "p\n", Evidence: strings.Repeat("e", 512), Archive: "a\nb\n"}
 	m := Manifest{Origin: "https://host.example", RoomID: "room", Genesis: adp.Encode(make([]byte, 32)), Source: "https://host.example/v1/rooms/room", ExportedAt: 5,
 		LeftOut: []Omission{{LogProof, "it \"was\" away"}}}
 	for _, name := range Names() {
@@ -92,7 +92,7 @@ func TestWriteAndRead(t *testing.T) {
 	// nothing has to be read of a part to come to the next
 	rd, err := NewReader(bytes.NewReader(file))
 	for n := 0; err == nil; n++ {
-		if _, _, err = rd.Next(); err == io.EOF && n != 5 {
+		if _, _, err = rd.Next(); err == io.EOF && n != 6 {
 			t.Error(n)
 		}
 	}
@@ -116,7 +116,7 @@ func TestWriteAndRead(t *testing.T) {
 		}
 		names = append(names, h.Name)
 	}
-	if strings.Join(names, " ") != "manifest.json did.json statement.json attestations.jsonl evidence.jsonl archive.jsonl" {
+	if strings.Join(names, " ") != "manifest.json did.json statement.json attestations.jsonl attestation-proofs.jsonl evidence.jsonl archive.jsonl" {
 		t.Error(names)
 	}
 }
