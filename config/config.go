@@ -101,6 +101,7 @@ type Limits struct {
 
 	RequestsPerSecond float64 `toml:"requests_per_second"`
 	RequestsBurst     int     `toml:"requests_burst"`
+	StreamsPerAddress int     `toml:"streams_per_address"`
 }
 
 // Mirror is the role that follows other hosts.

@@ -335,6 +335,7 @@ func TestValidate(t *testing.T) {
 		{"limits.room_min_ms", func(c *Config) { c.Limits.RoomMinMs = c.Limits.RoomMaxMs + 1 }},
 		{"limits.requests_per_second", func(c *Config) { c.Limits.RequestsPerSecond = math.NaN() }},
 		{"limits.requests_burst", func(c *Config) { c.Limits.RequestsBurst = 0 }},
+		{"limits.streams_per_address", func(c *Config) { c.Limits.StreamsPerAddress = 0 }},
 		{"mirror.poll_min", func(c *Config) { c.Mirror.PollMin = c.Mirror.PollMax + 1 }},
 		{"mirror.backoff_min", func(c *Config) { c.Mirror.BackoffMin = c.Mirror.BackoffMax + 1 }},
 		{"mirror.requests_per_second", func(c *Config) { c.Mirror.RequestsPerSecond = math.Inf(1) }},

@@ -129,6 +129,7 @@ func (c *Limits) validate(p *problems) {
 	atLeast(p, "limits.observers_per_room", c.ObserversPerRoom, 0)
 	rate(p, "limits.requests_per_second", c.RequestsPerSecond)
 	atLeast(p, "limits.requests_burst", c.RequestsBurst, 1)
+	atLeast(p, "limits.streams_per_address", c.StreamsPerAddress, 1)
 }
 
 func (c *Mirror) validate(p *problems) {

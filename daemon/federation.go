@@ -304,7 +304,7 @@ func (d *daemon) buildMirror() (err error) {
 		Own: d.origin, Replicas: d.set, Store: d.st, Fetch: d.fetch, Bindings: d.bindings, AllowPrivate: d.cfg.AllowPrivateAddresses,
 		PollMin: m.PollMin.D(), PollMax: m.PollMax.D(), BackoffMin: m.BackoffMin.D(), BackoffMax: m.BackoffMax.D(),
 		ConcurrencyPerHost: m.ConcurrencyPerHost, RequestsPerSecond: m.RequestsPerSecond, RoomsPerHost: m.RoomsPerHost,
-		RecordsPerRoom: m.RecordsPerRoom, BytesPerHost: int64(m.BytesPerHost), EraseWithheld: m.Withheld == config.WithheldErase,
+		RecordsPerRoom: m.RecordsPerRoom, Seats: d.seats, BytesPerHost: int64(m.BytesPerHost), EraseWithheld: m.Withheld == config.WithheldErase,
 		Now: d.edges.Now, Log: d.log, Registerer: d.metrics,
 		Retention:     d.retention(),
 		Pending:       d.witness.Pending,

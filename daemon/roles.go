@@ -52,6 +52,7 @@ type daemon struct {
 	ready   atomic.Bool
 
 	fetch     *fetch.Client
+	seats     *web.Seats
 	bindings  *keys.Bindings
 	index     *index.Index
 	messages  *messages.Index // nil when it is off
@@ -82,6 +83,7 @@ func (d *daemon) build() (err error) {
 	if err := errors.Join(d.readMeta(metaPeerLists, &d.peers.added), d.readMeta(metaPeerBook, &d.book)); err != nil {
 		return err
 	}
+	d.seats = web.NewSeats(d.cfg.Limits.StreamsPerAddress)
 	if err := d.buildIndex(cursors); err != nil {
 		return err
 	}
@@ -133,7 +135,7 @@ func agents(ids []string) []adp.AgentID {
 func (d *daemon) hostOptions(cursors *web.Cursors) host.Options {
 	c, l := d.cfg.Host, d.cfg.Limits
 	return host.Options{
-		Origin: d.origin, Replicas: d.set, Directory: d.index, Packs: packs{d.fetch}, Cursors: cursors,
+		Origin: d.origin, Replicas: d.set, Directory: d.index, Packs: packs{d.fetch}, Cursors: cursors, Seats: d.seats,
 		AgentID: adp.AgentID(d.ring.AgentID()), Version: d.edges.Version, Now: d.edges.Now, Log: d.log,
 		EraseWithheld: c.Withheld == config.WithheldErase, JoinRequestTTL: c.JoinRequestTTL.D().Milliseconds(), AgentStatusTTL: c.AgentStatusTTL.D().Milliseconds(),
 		Access: host.Access{RoomCreation: c.RoomCreation, AllowedCreators: agents(c.AllowedCreators), BannedAgents: agents(c.BannedAgents),

@@ -75,6 +75,7 @@ type Options struct {
 	Directory     Directory
 	Packs         PackFetcher
 	Cursors       *web.Cursors
+	Seats         *web.Seats  // of the live streams and long polls of each address; nil: 256
 	AgentID       adp.AgentID // of the daemon, shown in discovery
 	Version       string
 	Now           func() int64 // Unix ms
@@ -105,11 +106,15 @@ type Host struct {
 	ended    sync.Map // replica IDs that Ended has been told
 	flying   sync.Map // join requests whose change is not on disk yet
 	asks     asks
+	seats    *web.Seats
 }
 
 // New opens the host over the replicas of its origin.
 func New(opt Options) (*Host, error) {
-	h := &Host{opt: opt, set: opt.Replicas, st: opt.Replicas.Store(), verify: make(chan struct{}, runtime.GOMAXPROCS(0))}
+	if opt.Seats == nil {
+		opt.Seats = web.NewSeats(web.StreamsPerAddress)
+	}
+	h := &Host{opt: opt, seats: opt.Seats, set: opt.Replicas, st: opt.Replicas.Store(), verify: make(chan struct{}, runtime.GOMAXPROCS(0))}
 	h.nonces.st = h.st
 	h.rates.windows = map[rateKey][]int64{}
 	h.statuses.rooms = map[uint64]*board{}

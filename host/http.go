@@ -217,6 +217,13 @@ func (h *Host) serveEvents(w http.ResponseWriter, req *http.Request) error {
 	if err != nil {
 		return err
 	}
+	if req.URL.Query().Get("wait") != "" {
+		leave, err := h.seats.Take(req)
+		if err != nil {
+			return err
+		}
+		defer leave()
+	}
 	return s.r.ServeEvents(w, req, h.roomURL(s.r.RoomID)+"/events", s.public)
 }
 
@@ -283,6 +290,11 @@ func (h *Host) serveLive(w http.ResponseWriter, req *http.Request) error {
 	if s.status == room.Ended || s.status == room.Cancelled {
 		return adp.Errorf(adp.RoomEnded, "the room has ended: nothing more will come; read its events or its archive")
 	}
+	leave, err := h.seats.Take(req)
+	if err != nil {
+		return err
+	}
+	defer leave()
 	// the cursors come before the header: what is accepted from here on is sent
 	after, _, _ := s.r.Moved()
 	_, next, _ := h.statuses.since(s.r.ID, 0)

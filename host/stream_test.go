@@ -389,3 +389,48 @@ func TestStatusBurst(t *testing.T) {
 		synctest.Wait()
 	})
 }
+
+// Streams and long polls of one address are bounded together, here as at a mirror.
+func TestStreamsOfOneAddressAreBounded(t *testing.T) {
+	inStreams(t, func(t *testing.T, w *world, client *http.Client) {
+		_, id := w.open(nil)
+		a := w.member(id, "observer")
+		var streams []*stream
+		for i := range web.StreamsPerAddress {
+			s := w.live(client, id, a, "")
+			if s.resp.StatusCode != 200 {
+				t.Fatalf("stream %d: %s", i, s.resp.Status)
+			}
+			streams = append(streams, s)
+		}
+		get := func(path string) int {
+			t.Helper()
+			resp, err := client.Get(origin + "/v1/rooms/" + id + path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer resp.Body.Close()
+			if resp.StatusCode == 429 && resp.Header.Get("Retry-After") == "" {
+				t.Errorf("%s: no Retry-After", path)
+			}
+			return resp.StatusCode
+		}
+		if s := w.live(client, id, a, ""); s.resp.StatusCode != 429 {
+			t.Errorf("one more stream: %s", s.resp.Status)
+		}
+		if code := get("/events?after_seq=99&wait=25"); code != 429 {
+			t.Errorf("a long poll: %d", code)
+		}
+		if code := get("/events"); code != 200 {
+			t.Errorf("what does not wait: %d", code)
+		}
+		streams[0].stop()
+		synctest.Wait()
+		if code := get("/events?after_seq=99&wait=1"); code != 200 {
+			t.Errorf("a long poll in the place of a stream: %d", code)
+		}
+		if code := get("/events?after_seq=99&wait=1"); code != 200 {
+			t.Errorf("its seat is not free again: %d", code)
+		}
+	})
+}

@@ -73,6 +73,8 @@ type Options struct {
 	Equivocated   func(origin string) bool
 	EraseWithheld bool // delete the original of what the operator withholds; else it is sealed
 
+	Seats *web.Seats // of the live streams and long polls of each address; nil: 256
+
 	Now        func() int64 // Unix ms
 	Log        *slog.Logger
 	Registerer prometheus.Registerer // may be nil
@@ -144,6 +146,9 @@ func (o *Options) fill() {
 	}
 	if o.RecordsPerRoom <= 0 {
 		o.RecordsPerRoom = 10_000_000
+	}
+	if o.Seats == nil {
+		o.Seats = web.NewSeats(web.StreamsPerAddress)
 	}
 	if o.Now == nil {
 		o.Now = func() int64 { return time.Now().UnixMilli() }
@@ -233,7 +238,7 @@ func New(o Options) (*Mirror, error) {
 	if err != nil {
 		return nil, fmt.Errorf("mirror: %w", err)
 	}
-	m.cursors, m.seats = web.NewCursors(key), web.NewSeats(streamsPerAddress)
+	m.cursors, m.seats = web.NewCursors(key), o.Seats
 	if o.Registerer != nil {
 		o.Registerer.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "witan_mirror_pending_records",
 			Help: "Records that hosts list and that are not held yet."}, func() float64 { return float64(m.pending()) }))

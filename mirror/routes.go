@@ -157,9 +157,6 @@ func (s *served) resource(w http.ResponseWriter, req *http.Request) error {
 	return nil
 }
 
-// streamsPerAddress bounds the live streams and long polls of one client.
-const streamsPerAddress = 64
-
 func (s *served) events(w http.ResponseWriter, req *http.Request) error {
 	if req.URL.Query().Get("wait") != "" {
 		leave, err := s.m.seats.Take(req)

@@ -64,8 +64,8 @@ func TestMirroredAnswersAreCached(t *testing.T) {
 	for path, cache := range map[string]string{
 		"/v1/rooms/room":                            web.CacheAsk,
 		"/v1/rooms/room/events":                     web.CacheAsk,
-		"/v1/rooms/room/events?limit=4":             web.CacheForever,
-		"/v1/rooms/room/events?limit=4&after_seq=2": web.CacheForever,
+		"/v1/rooms/room/events?limit=4":             web.CacheFinal,
+		"/v1/rooms/room/events?limit=4&after_seq=2": web.CacheFinal,
 	} {
 		resp, _ := g.get(h, path)
 		tag := resp.Header.Get("ETag")

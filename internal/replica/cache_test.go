@@ -32,8 +32,8 @@ func TestPagesAreCached(t *testing.T) {
 	private := func(w http.ResponseWriter, req *http.Request) error { return r.ServeEvents(w, req, eventsURL, false) }
 	tags := map[string]string{}
 	for query, want := range map[string]string{
-		"?limit=3":             web.CacheForever,
-		"?after_seq=3&limit=4": web.CacheForever,
+		"?limit=3":             web.CacheFinal,
+		"?after_seq=3&limit=4": web.CacheFinal,
 		"?after_seq=4&limit=4": web.CacheAsk,
 		"?after_seq=4":         web.CacheAsk,
 		"?after_seq=7":         web.CacheAsk,
@@ -110,7 +110,7 @@ func TestArchivesAreCachedAndComeInParts(t *testing.T) {
 	for name, serve := range map[string]func(http.ResponseWriter, *http.Request) error{"archive.jsonl": bundle, "archive": manifest, "events": events} {
 		w := request(t, serve, "GET", "")
 		tag := w.Header().Get("ETag")
-		if w.Header().Get("Cache-Control") != web.CacheForever || tag == "" {
+		if w.Header().Get("Cache-Control") != web.CacheFinal || tag == "" {
 			t.Errorf("%s: %v", name, w.Header())
 		}
 		if again := request(t, serve, "GET", "", "If-None-Match", tag); again.Code != 304 || again.Body.Len() > 0 {

@@ -16,6 +16,7 @@ import (
 	"github.com/witan-adp/witan/adp"
 	"github.com/witan-adp/witan/adp/room"
 	"github.com/witan-adp/witan/internal/store"
+	"github.com/witan-adp/witan/internal/web"
 )
 
 // ProtocolContent is the stream on which peers ask for a part of what a CID
@@ -320,7 +321,7 @@ func (s *Set) ServeCID(w http.ResponseWriter, req *http.Request) error {
 	}
 	h := w.Header()
 	h.Set("Content-Type", c.typ)
-	h.Set("Cache-Control", "public, max-age=31536000, immutable")
+	h.Set("Cache-Control", web.CacheFinal) // 451 when records are withheld
 	h.Set("ETag", `"`+cid+`"`)
 	// the length is declared: an answer that a failing disk cuts is seen to be cut
 	http.ServeContent(w, req, "", time.Time{}, &seeker{c: c})

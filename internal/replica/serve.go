@@ -80,7 +80,7 @@ func cacheRule(public, final bool) string {
 	case !public:
 		return web.CacheNever
 	case final:
-		return web.CacheForever
+		return web.CacheFinal
 	}
 	return web.CacheAsk
 }

@@ -11,6 +11,10 @@ import (
 const (
 	// CacheForever is for what never changes, and is public.
 	CacheForever = "public, max-age=31536000, immutable"
+	// CacheFinal is for what is not to change, is public, and may have to be taken from
+	// view: it is used for a minute, and asked about after that. A cache that cannot
+	// ask must not use it.
+	CacheFinal = "public, max-age=60, must-revalidate"
 	// CacheAsk is for what may change: it is kept, and asked about before each use.
 	CacheAsk = "no-cache"
 	// CacheNever is for what not everybody may read.

@@ -17,6 +17,9 @@ type Seats struct {
 	taken map[netip.Addr]int
 }
 
+// StreamsPerAddress is how many seats an address usually has.
+const StreamsPerAddress = 256
+
 // NewSeats allows each address so many at a time.
 func NewSeats(most int) *Seats { return &Seats{most: most, taken: map[netip.Addr]int{}} }
 
