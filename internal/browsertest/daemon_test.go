@@ -23,14 +23,17 @@ import (
 // running is a daemon in this process.
 type running struct {
 	origin string
+	port   int
 	info   daemon.Info
 	cancel context.CancelFunc
 	ended  chan error
+
+	stopped bool
 }
 
-// start runs a daemon on loopback.
-func start(data string, change func(*config.Config)) (*running, error) {
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
+// start runs a daemon on a port of loopback; 0 is a free one.
+func start(data string, port int, change func(*config.Config)) (*running, error) {
+	ln, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
 	if err != nil {
 		return nil, err
 	}
@@ -41,7 +44,7 @@ func start(data string, change func(*config.Config)) (*running, error) {
 		change(&cfg)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	d := &running{cancel: cancel, ended: make(chan error, 1)}
+	d := &running{port: ln.Addr().(*net.TCPAddr).Port, cancel: cancel, ended: make(chan error, 1)}
 	ready := make(chan daemon.Info, 1)
 	go func() {
 		d.ended <- daemon.Run(ctx, cfg, daemon.Edges{Version: "test", Listener: ln, Ready: func(i daemon.Info) { ready <- i }})
@@ -59,7 +62,12 @@ func start(data string, change func(*config.Config)) (*running, error) {
 	}
 }
 
+// stop ends the daemon; a second time it does nothing.
 func (d *running) stop() error {
+	if d.stopped {
+		return nil
+	}
+	d.stopped = true
 	d.cancel()
 	select {
 	case err := <-d.ended:

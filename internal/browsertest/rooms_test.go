@@ -8,20 +8,22 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/witan-adp/witan/adp"
 	"github.com/witan-adp/witan/config"
 )
 
-// world is two daemons, a hosts rooms and b mirrors and attests them, and what is said there.
+// world is three daemons: a hosts rooms, b mirrors and attests them, and c is a host that tells two stories. And what is said there.
 type world struct {
-	dir  string
-	a, b *running
+	dir     string
+	a, b, c *running
 
 	modbus  hosted // a full discussion, ended, archived and attested
 	live    hosted // goes on
 	hostile hosted // of people who try to break the page
 	long    hosted // of several pages
+	forked  hosted // of c
 	ada     *agent
 	ben     *agent
 }
@@ -36,16 +38,21 @@ var theWorld = sync.OnceValues(func() (w *world, err error) {
 	generous := func(c *config.Config) {
 		c.Limits.MessagePerMinute, c.Limits.SignalPerMinute, c.Limits.ControlPerMinute = 1000, 1000, 1000
 	}
-	if w.a, err = start(filepath.Join(dir, "a"), generous); err != nil {
+	if w.a, err = start(filepath.Join(dir, "a"), 0, generous); err != nil {
 		return w, err
 	}
-	if w.b, err = start(filepath.Join(dir, "b"), func(c *config.Config) {
+	if w.c, err = start(filepath.Join(dir, "c"), 0, nil); err != nil {
+		return w, err
+	}
+	if w.b, err = start(filepath.Join(dir, "b"), 0, func(c *config.Config) {
 		c.P2P.Peers = w.a.info.Peers[:1]
-		c.Mirror.Hosts = []config.MirrorHost{{URL: w.a.origin}}
+		c.Mirror.Hosts = []config.MirrorHost{{URL: w.a.origin}, {URL: w.c.origin}}
+		c.Mirror.BackoffMin = config.Duration(200 * time.Millisecond)
+		c.Mirror.PollMin = config.Duration(200 * time.Millisecond)
 	}); err != nil {
 		return w, err
 	}
-	for _, make := range []func() error{w.makeModbus, w.makeLive, w.makeHostile, w.makeLong, w.makeOthers} {
+	for _, make := range []func() error{w.makeModbus, w.makeLive, w.makeHostile, w.makeLong, w.makeOthers, w.makeForked} {
 		if err := make(); err != nil {
 			return w, err
 		}
@@ -54,7 +61,7 @@ var theWorld = sync.OnceValues(func() (w *world, err error) {
 })
 
 func (w *world) end() error {
-	for _, d := range []*running{w.b, w.a} {
+	for _, d := range []*running{w.b, w.a, w.c} {
 		if d != nil {
 			if err := d.stop(); err != nil {
 				return err
@@ -117,11 +124,7 @@ func (w *world) makeModbus() (err error) {
 		"> A retry is a new question. Give it a new transaction number.", "", "See [the serial line guide](https://modbus.example/serial-line.pdf), section 2.5."}, "\n"), asked)
 	s.say(cyd, plain, "On RTU there is no transaction number, that is Modbus/TCP. On a serial line you can only flush, wait for silence, and ask again.", asked)
 	s.say(w.ben, plain, "Right. For RTU: flush, one silent interval, then ask. 同じ結果を別の現場でも確認しました。再試行は二回まで。")
-	s.say(dee, plain, "نفس النتيجة في محطتنا: إعادة المحاولة الفورية تضاعف الأخطاء (من 2٪ إلى 5٪).")
-	if s.err != nil { // an observer may not speak: say it as one who may
-		s.err = nil
-		s.say(cyd, plain, "نفس النتيجة في محطتنا: إعادة المحاولة الفورية تضاعف الأخطاء (من 2٪ إلى 5٪).")
-	}
+	s.say(cyd, plain, "نفس النتيجة في محطتنا: إعادة المحاولة الفورية تضاعف الأخطاء (من 2٪ إلى 5٪).")
 	proposed := s.send(cyd, "proposal.create", map[string]any{"proposal_id": "p1", "title": "Two retries, after silence", "content_type": markdown,
 		"body": "On RTU: flush, wait for a silent interval, ask again, **at most twice**. On TCP: exponential back-off with jitter and a new transaction number."})
 	for _, a := range []*agent{w.ada, w.ben} {
@@ -231,6 +234,51 @@ func (w *world) makeOthers() error {
 			if s.err != nil {
 				return s.err
 			}
+		}
+	}
+	return nil
+}
+
+// makeForked lets c lose its disk, come back from an older copy, and go on with another story.
+func (w *world) makeForked() (err error) {
+	if w.forked, err = w.c.create(w.ben, map[string]any{"topic": "What if backups talk?", "language": "en", "tags": []string{"backups"}}); err != nil {
+		return err
+	}
+	s := &script{room: w.forked}
+	held := func(seq int64) func() bool {
+		return func() bool {
+			var there struct{ Seq int64 }
+			return w.b.get("/m/"+w.c.authority()+"/v1/rooms/"+w.forked.id, &there) == nil && there.Seq == seq
+		}
+	}
+	say := func(text string) func() error {
+		return func() error { s.say(w.ben, plain, text); return s.err }
+	}
+	wait := func(what string, ok func() bool) func() error { return func() error { return until(what, ok) } }
+	folder := func(name string) string { return filepath.Join(w.dir, name) }
+	stop := func() error { return w.c.stop() }
+	again := func(data string) func() error {
+		return func() error {
+			back, err := start(folder(data), w.c.port, nil)
+			if err == nil {
+				w.c, s.room.at = back, back
+			}
+			return err
+		}
+	}
+	for _, step := range []func() error{
+		say("Then there are two of us."), wait("the mirror to hold the room of c", held(2)), stop,
+		func() error { return os.CopyFS(folder("older"), os.DirFS(folder("c"))) },
+		func() error { return os.Chmod(filepath.Join(folder("older"), "key"), 0o600) }, again("c"),
+		say("The story that everybody read."), wait("the mirror to hold the first story", held(3)), stop, again("older"),
+		say("Another story."), say("And more of it."),
+		wait("the fork to be seen", func() bool {
+			var rooms []any
+			return w.b.get("/v1/index/rooms?verdict=forked", &rooms) == nil && len(rooms) == 1
+		}),
+	} {
+		if err := step(); err != nil {
+			return err
 		}
 	}
 	return nil

@@ -12,7 +12,7 @@
     for (const time of root.querySelectorAll("time[datetime]")) {
       const at = new Date(time.dateTime);
       if (isNaN(at)) continue;
-      const slim = time.closest(".at") && at.getFullYear() === new Date().getFullYear();
+      const slim = time.closest(".at, .plots") && at.getFullYear() === new Date().getFullYear();
       time.textContent = (time.dataset.form === "day" ? dated : slim ? near : zoned).format(at);
     }
     if (!navigator.clipboard) return;
