@@ -7,6 +7,7 @@ import (
 	"github.com/witan-adp/witan/adp/room"
 	"github.com/witan-adp/witan/feed"
 	"github.com/witan-adp/witan/internal/replica"
+	"github.com/witan-adp/witan/internal/store"
 	"github.com/witan-adp/witan/webhook"
 )
 
@@ -16,7 +17,7 @@ func (d *daemon) buildPush() (err error) {
 	c := d.cfg.Webhook
 	d.webhooks, err = webhook.New(webhook.Options{
 		Origin: d.origin, Store: d.st, Replicas: d.set, Do: d.fetch.Do, Key: d.ring.Derive("webhooks", 32),
-		CheckURL: func(raw string) error { _, err := d.fetch.CheckURL(raw); return err },
+		CheckURL: d.fetch.CheckURL,
 		Hidden:   d.set.Hidden, Hosts: d.hostStates, Attestations: d.witness.AttestationsOf, Attested: d.attested,
 		Public: c.Public, PerOwner: c.PerAgent, Total: c.Total, Queue: c.Queue,
 		Timeout: c.Timeout.D(), RetryFirst: c.Retry.D(), History: c.History.D(),
@@ -34,6 +35,11 @@ func (d *daemon) openTo(ctx context.Context, origin, roomID string, who adp.Agen
 	r, ok := d.set.Get(origin, roomID)
 	if !ok {
 		return true
+	}
+	if origin == d.origin { // the host knows who was ever in a room of ours, without reading it
+		if _, was, err := d.st.Get(store.MemberRoom(string(who), r.ID)); err == nil && !was {
+			return true
+		}
 	}
 	open := true
 	if err := r.View(ctx, func(s *room.State) { open = !s.Banned[who] && !s.IsMember(who) }); err != nil {

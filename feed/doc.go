@@ -38,6 +38,7 @@ type Options struct {
 type Feed struct {
 	o    Options
 	left left
+	busy chan struct{}
 	seen versions
 
 	most int // agents whose interests are kept
@@ -60,7 +61,7 @@ func New(o Options) (*Feed, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	f := &Feed{o: o, most: maxAgents}
+	f := &Feed{o: o, most: maxAgents, busy: make(chan struct{}, atOnce)}
 	return f, f.recount()
 }
 

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/witan-adp/witan/adp"
 	"github.com/witan-adp/witan/index"
@@ -20,7 +21,9 @@ const (
 	pageRooms  = 200 // of one query of the index, its most
 	mostPages  = 10  // of the rooms that were active last
 	mostTags   = 16  // capabilities that are asked for as tags, a page each
-	mostOpen   = 400 // rooms that are asked whether they take the caller
+	spare      = 50  // rooms beyond the limit that are asked whether they take the caller
+	atOnce     = 2   // requests
+	patience   = 10 * time.Second
 	limitRooms = 100 // of an answer
 	rooms      = 20  // when it does not say
 )
@@ -53,6 +56,10 @@ func (f *Feed) serveRanked(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	if err := f.take(r.Context()); err != nil {
+		return err
+	}
+	defer func() { <-f.busy }()
 	found, cut, err := f.candidates(r.Context(), wish)
 	if err != nil {
 		return err
@@ -82,7 +89,7 @@ func (f *Feed) serveRanked(w http.ResponseWriter, r *http.Request) error {
 	if cut {
 		answer.Note = fmt.Sprintf("there are more rooms than are ranked: these are from the %d that were active last, and from those whose tags are capabilities; narrow the query to see others", mostPages*pageRooms)
 	}
-	body, err := json.Marshal(answer)
+	body, err := marshal(answer)
 	if err != nil {
 		return err
 	}
@@ -95,13 +102,28 @@ func (f *Feed) serveRanked(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
+// take waits until there are not too many requests at work: each one passes over many
+// rooms.
+func (f *Feed) take(ctx context.Context) error {
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
+	select {
+	case f.busy <- struct{}{}:
+		return nil
+	case <-timer.C:
+		return adp.Errorf(adp.RateLimited, "too many ask for their feed at once; try again in a while").With("retry_after", 30)
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
 // encode adds the match to the JSON of a room.
 func (k ranked) encode(matched bool) (json.RawMessage, error) {
-	room, err := json.Marshal(k.room)
+	room, err := marshal(k.room)
 	if err != nil || !matched {
 		return room, err
 	}
-	m, err := json.Marshal(k.match)
+	m, err := marshal(k.match)
 	if err != nil {
 		return nil, err
 	}
@@ -216,7 +238,7 @@ func (f *Feed) open(ctx context.Context, k *wish, list []ranked) []ranked {
 	}
 	var out []ranked
 	for i, r := range list {
-		if len(out) == k.limit || i == mostOpen {
+		if len(out) == k.limit || i == k.limit+spare {
 			break
 		}
 		if f.o.Open(ctx, r.room.Origin, r.room.RoomID, k.who) {

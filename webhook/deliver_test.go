@@ -85,7 +85,7 @@ func TestGuard(t *testing.T) {
 		c := fetch.New(fetch.Options{Resolver: func(context.Context, string) ([]netip.Addr, error) {
 			return []netip.Addr{netip.MustParseAddr("10.0.0.7")}, nil
 		}})
-		o.Do, o.CheckURL = c.Do, func(raw string) error { _, err := c.CheckURL(raw); return err }
+		o.Do, o.CheckURL = c.Do, c.CheckURL
 	})
 	for raw, why := range map[string]string{
 		"http://rooms.example/hook":                            "http is not allowed",
@@ -136,8 +136,8 @@ func TestRegistrationsThatCannotBe(t *testing.T) {
 			t.Errorf("%.90s: %v, want %q", body, err, why)
 		}
 	}
-	r, err := w.w.check(agent, Registration{URL: "https://a.example", Events: []string{Mention}, Filters: Filters{Hosts: []string{"https://Rooms.Example:443/"}}})
-	if err != nil || !slices.Equal(r.Filters.Agents, []string{agent}) || !slices.Equal(r.Filters.Hosts, []string{other}) {
+	r, err := w.w.check(agent, Registration{URL: "https://A.Example:443/p%2fq?x=%20", Events: []string{Mention}, Filters: Filters{Hosts: []string{"https://Rooms.Example:443/"}}})
+	if err != nil || !slices.Equal(r.Filters.Agents, []string{agent}) || !slices.Equal(r.Filters.Hosts, []string{other}) || r.URL != "https://a.example/p%2fq?x=%20" {
 		t.Errorf("%+v, %v", r, err)
 	}
 }
@@ -279,22 +279,55 @@ func TestFull(t *testing.T) {
 	if again := w.show(h.ID); again.Missed != n-16 || again.State != Paused || again.Waiting < 15 {
 		t.Errorf("after a restart: %+v", again)
 	}
-	slow.behave(nil)
-	close(release)
 	if _, err := w.w.Resume(h.ID, ""); err != nil {
 		t.Fatal(err)
 	}
+	k.add(alice, room.Message, say("too early"), idOf(bob)) // it has time to come through what waits
+	w.until("one more that is missed", func() bool { return w.show(h.ID).Missed == n-16+1 })
+	if s := w.show(h.ID); s.State != Active {
+		t.Errorf("paused again at once: %+v", s)
+	}
+	slow.behave(nil)
+	close(release)
 	w.until("what waited", func() bool { return w.show(h.ID).Waiting == 0 })
 	last := k.add(alice, room.Message, say("and on"), idOf(bob))
 	w.until("the gap", func() bool { return len(slow.events()) == 18 })
 	list := slow.events()
-	if g := list[16]; g.Event != Gap || g.Missed != n-16 {
+	if g := list[16]; g.Event != Gap || g.Missed != n-16+1 {
 		t.Errorf("%s", g.body)
 	}
 	w.verify(list[17], last, room.Message)
 	if s := w.show(h.ID); s.Missed != 0 || s.State != Active {
 		t.Errorf("%+v", s)
 	}
+}
+
+// What waits goes with its webhook.
+func TestRemoveWhatWaits(t *testing.T) {
+	w := newWorld(t, nil)
+	k := w.create(own, nil)
+	w.run()
+	r, stays := w.receiver(), w.receiver()
+	h := r.register([]string{Mention}, Filters{})
+	kept := stays.register([]string{Mention}, Filters{})
+	for _, id := range []string{h.ID, kept.ID} {
+		if _, err := w.w.Pause(id, ""); err != nil {
+			t.Fatal(err)
+		}
+	}
+	k.add(alice, room.Message, say("hello"), idOf(bob))
+	k.add(alice, room.Message, say("hello"), idOf(bob))
+	w.until("what waits", func() bool { return w.show(h.ID).Waiting == 2 && w.keys(queues) == 4 })
+	if err := w.w.Remove(h.ID, ""); err != nil {
+		t.Fatal(err)
+	}
+	if n := w.keys(queues); n != 2 {
+		t.Errorf("%d events wait after one of two webhooks went", n)
+	}
+	if _, err := w.w.Resume(kept.ID, ""); err != nil {
+		t.Fatal(err)
+	}
+	w.untilEvents(stays, Mention, Mention)
 }
 
 // Changes, faults and restarts in any order: every mention comes at least once, in the

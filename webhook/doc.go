@@ -21,6 +21,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"net/url"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -65,9 +66,10 @@ type Options struct {
 	Origin   string // own origin: rooms of it are ours, request tokens are for it
 	Store    *store.Store
 	Replicas *replica.Set
-	// Do sends a request and CheckURL judges a URL before: those of fetch.Client.
+	// Do sends a request, CheckURL judges a URL before and gives its one spelling: those of
+	// fetch.Client.
 	Do       func(context.Context, fetch.Request) (*fetch.Response, error)
-	CheckURL func(raw string) error
+	CheckURL func(raw string) (*url.URL, error)
 	// Key is what the secrets of webhooks are derived from, 32 bytes that outlive a restart.
 	Key []byte
 

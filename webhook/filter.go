@@ -60,9 +60,11 @@ func (w *Webhooks) check(owner string, r Registration) (Registration, error) {
 	if r.URL == "" || len(r.URL) > maxURL {
 		return bad("give the url of the receiver, with at most %d bytes", maxURL)
 	}
-	if err := w.o.CheckURL(r.URL); err != nil {
+	u, err := w.o.CheckURL(r.URL)
+	if err != nil {
 		return bad("url: %v", err)
 	}
+	r.URL = u.String()
 	if len(r.Events) == 0 {
 		return bad("say which events to post: %s", strings.Join(Events, ", "))
 	}

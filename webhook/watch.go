@@ -235,7 +235,7 @@ func (w *Webhooks) read(r *replica.Replica, next *told, last int64, size int) (m
 			if t := rec.Envelope.Type; t == room.Close || t == room.Cancel {
 				next.Ending, next.EndedAt = rec.Seq, rec.ReceivedAt
 			}
-			if rec.Redacted || rec.ReceivedAt < next.Since {
+			if rec.ReceivedAt < next.Since {
 				continue
 			}
 			var who []string

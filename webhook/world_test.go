@@ -72,7 +72,7 @@ func newWorld(t testing.TB, change func(*Options)) *world {
 	w := &world{t: t, st: st, hidden: map[string]bool{}, attests: map[string][]*adp.Envelope{}, stop: func() {}}
 	client := fetch.New(fetch.Options{AllowPrivate: true, UserAgent: "witan/test"})
 	t.Cleanup(client.CloseIdle)
-	w.opt = Options{Origin: own, Store: st, Do: client.Do, CheckURL: func(raw string) error { _, err := client.CheckURL(raw); return err }, Key: bytes.Repeat([]byte{7}, 32),
+	w.opt = Options{Origin: own, Store: st, Do: client.Do, CheckURL: client.CheckURL, Key: bytes.Repeat([]byte{7}, 32),
 		RetryFirst: time.Millisecond, Now: w.now,
 		Hidden: func(r *replica.Replica) bool { return locked(&w.mu, func() bool { return w.hidden[r.RoomID] }) },
 		Hosts:  func() []Host { return locked(&w.mu, func() []Host { return append([]Host(nil), w.hosts...) }) },
