@@ -30,7 +30,7 @@ func (d *daemon) buildCosign() (err error) {
 		asked = append(asked, cosign.Asked{URL: w.URL, Key: key})
 	}
 	d.collector, err = cosign.NewCollector(cosign.CollectorOptions{Witnesses: asked, Checkpoint: d.witness.Checkpoint, Prove: d.witness.ProveGrowth,
-		Store: d.st, Do: d.askWitness, Ahead: d.witness.Shown, Agreed: d.witness.Asked, Now: d.edges.Now, Log: d.log, Registerer: d.metrics})
+		Store: d.st, Do: d.askWitness, Ahead: d.witness.Shown, Agreed: d.witness.Agreed, Doubts: d.witness.Doubted, Now: d.edges.Now, Log: d.log, Registerer: d.metrics})
 	if err != nil || !d.cfg.Witness.Enabled || !d.signs {
 		return err
 	}

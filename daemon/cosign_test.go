@@ -148,11 +148,6 @@ func TestInteropDaemon(t *testing.T) {
 	d.end(t)
 	t.Logf("before the fork:\n%s", d.checkpoint(t, 6, both...))
 
-	d = again(backup) // the older copy goes another way
-	for n := range 4 {
-		d.end(t)
-		d.checkpoint(t, uint64(n)+5)
-	}
 	refusals := func() (all []string) {
 		for _, s := range d.collector(t) {
 			if s.Error == "" {
@@ -162,7 +157,27 @@ func TestInteropDaemon(t *testing.T) {
 		}
 		return all
 	}
-	until(t, "both witnesses to refuse the fork", func() bool { return len(refusals()) == 2 })
+	d = again(backup) // the older copy signs nothing, by what the witnesses say
+	d.end(t)
+	until(t, "both witnesses to say that they have seen more", func() bool { return len(refusals()) == 2 })
+	d.end(t)
+	t.Logf("the older copy, with 4 entries, signs nothing:\n%s", strings.Join(refusals(), "\n"))
+	if status, text := d.operate("GET", "/log", nil, nil); status != 200 || !strings.Contains(text, `"signs":false`) || !strings.Contains(text, "holds against it") {
+		t.Errorf("%d %s", status, text)
+	}
+	d.checkpoint(t, 4)
+	if err := d.stop(); err != nil {
+		t.Fatal(err)
+	}
+	d = start(t, setup{data: backup, port: port, change: alone}) // nobody is there who could say so: it goes another way
+	d.end(t)
+	d.end(t)
+	d.checkpoint(t, 8) // with the two rooms that waited
+	d = again(backup)
+	until(t, "both witnesses to refuse the fork", func() bool {
+		all := refusals()
+		return len(all) == 2 && strings.Contains(all[0], "does not follow") && strings.Contains(all[1], "does not follow")
+	})
 	t.Logf("the fork is refused:\n%s", strings.Join(refusals(), "\n"))
 	_, _, signed := d.call("GET", "/log/checkpoint", nil, nil)
 	for _, w := range both {

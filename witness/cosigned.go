@@ -61,9 +61,30 @@ func (w *Witness) Conflicting(line string, held, shown []byte) {
 	}
 }
 
-// Asked says that a witness of our log was asked, and has seen no more of it than we
-// hold: signing need not wait for a peer.
-func (w *Witness) Asked() { w.askedPeer() }
+// Agreed says that a witness of our log has seen no more of it than we hold: signing
+// need not wait for a peer.
+func (w *Witness) Agreed(witness string) {
+	w.journal.mu.Lock()
+	delete(w.journal.doubts, witness)
+	w.journal.mu.Unlock()
+	w.askedPeer()
+}
+
+// Doubted says that a witness of our log holds something against it. While it does,
+// nothing is signed: the operator has chosen that witness.
+func (w *Witness) Doubted(witness, reason string) {
+	j := &w.journal
+	j.mu.Lock()
+	_, told := j.doubts[witness]
+	if j.doubts == nil {
+		j.doubts = map[string]string{}
+	}
+	j.doubts[witness] = reason
+	j.mu.Unlock()
+	if !told {
+		w.log.Error("ALARM: nothing is signed about archives: a witness of our log holds something against it"+refusalHelp, "witness", witness, "reason", reason)
+	}
+}
 
 // MaySign tells why nothing may be signed now about logs and archives.
 func (w *Witness) MaySign() error { return w.maySign() }

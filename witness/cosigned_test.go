@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/witan-adp/witan/internal/tilelog"
@@ -108,5 +109,33 @@ func TestConflictingCheckpoints(t *testing.T) {
 	b.w.Conflicting(own, noteOf(t, own, 7, 1, logKeyOf(hostB)), noteOf(t, own, 7, 2, logKeyOf(hostB)))
 	if !errors.Is(b.w.maySign(), ErrRefused) {
 		t.Error(b.w.maySign())
+	}
+}
+
+// A witness of the log that the operator has chosen is believed when it says that it
+// has seen more: nothing is signed until it agrees, or another log begins.
+func TestDoubtsOfWitness(t *testing.T) {
+	a := newWorld().node(t, hostA)
+	a.states("room-1")
+	a.w.Doubted("w.example/witness", "it has cosigned 9 entries")
+	a.w.Doubted("v.example/witness", "another tree")
+	refused(t, a, "room-2")
+	if s := must[LogStatus](t)(a.w.Log()); !strings.Contains(s.Reason, "the witness v.example/witness of our log holds against it: another tree") {
+		t.Error(s.Reason)
+	}
+	a.w.Agreed("v.example/witness")
+	refused(t, a, "room-3")
+	a.w.Agreed("w.example/witness")
+	if err := a.w.maySign(); err != nil {
+		t.Fatal(err)
+	}
+	a.w.Ended(a.install(hostA, chain(t, "room-4", "one")))
+	a.drain()
+	if list := a.audit(1); len(list) < 2 {
+		t.Errorf("%d entries", len(list))
+	}
+	a.w.Doubted("w.example/witness", "it has cosigned 9 entries")
+	if s := must[LogStatus](t)(a.w.NewLog()); !s.Signs || s.Generation != 2 {
+		t.Errorf("%+v", s)
 	}
 }

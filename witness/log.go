@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -43,9 +45,10 @@ type journal struct {
 
 	mu        sync.Mutex
 	refusal   refusal
-	lowest    int64     // own envelopes with a smaller nonce are of an earlier log
-	rotation  []byte    // the envelope that announces the present log key
-	askBefore time.Time // until then a peer has to be asked first
+	doubts    map[string]string // by the names of witnesses of the log: what they hold against it
+	lowest    int64             // own envelopes with a smaller nonce are of an earlier log
+	rotation  []byte            // the envelope that announces the present log key
+	askBefore time.Time         // until then a peer has to be asked first
 	asked     bool
 	held      map[string]bool   // own envelopes that may or may not be on the disk: not shown
 	seen      map[string][]byte // origin → greatest checkpoint of its log that was shown here
@@ -172,7 +175,17 @@ func (w *Witness) logMetrics() error {
 func (w *Witness) refusing() string {
 	w.journal.mu.Lock()
 	defer w.journal.mu.Unlock()
-	return w.journal.refusal.Reason
+	return w.journal.reason()
+}
+
+// reason is why nothing may be signed; "" for none. mu is held.
+func (j *journal) reason() string {
+	for _, name := range slices.Sorted(maps.Keys(j.doubts)) {
+		if j.refusal.Reason == "" {
+			return "the witness " + name + " of our log holds against it: " + j.doubts[name] + "; when that witness is wrong, take it out of the settings ([[log.witness]])"
+		}
+	}
+	return j.refusal.Reason
 }
 
 // maySign tells why nothing may be signed now: not at all (ErrRefused), or not
@@ -184,8 +197,8 @@ func (w *Witness) maySign() error {
 	j := &w.journal
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if j.refusal.Reason != "" {
-		return fmt.Errorf("%w: %s%s", ErrRefused, j.refusal.Reason, refusalHelp)
+	if reason := j.reason(); reason != "" {
+		return fmt.Errorf("%w: %s%s", ErrRefused, reason, refusalHelp)
 	}
 	if !j.asked && time.Now().Before(j.askBefore) {
 		return errAsking

@@ -103,6 +103,7 @@ func (w *Witness) renew() error {
 	w.grown()
 	j.mu.Lock()
 	j.refusal, j.lowest, j.rotation = refusal{}, nonce, rotation
+	j.doubts = nil // they were about another log
 	j.asked = true // no peer has seen anything of this log
 	j.mu.Unlock()
 	w.log.Warn("a new log has begun", "log", LogOrigin(w.o.Origin, generation), "generation", generation)

@@ -27,7 +27,11 @@ const (
 // Run asks until ctx ends.
 func (c *Collector) Run(ctx context.Context) error {
 	var all sync.WaitGroup
+	head, err := cosignature.ParseCheckpoint(cosignature.Text(c.o.Checkpoint()))
 	for _, p := range c.peers {
+		if err == nil && p.kept.Doubt != "" && p.kept.Origin == head.Origin && c.o.Doubts != nil {
+			c.o.Doubts(p.Key.Name(), p.kept.Doubt)
+		}
 		all.Go(func() { c.follow(ctx, p) })
 	}
 	all.Wait()
@@ -153,7 +157,7 @@ func (c *Collector) ask(ctx context.Context, p *peer) error {
 			c.keep(p, got)
 			outcome = "cosigned"
 			if p.met = true; c.o.Agreed != nil {
-				c.o.Agreed()
+				c.o.Agreed(p.Key.Name())
 			}
 			return nil
 		}
@@ -162,7 +166,11 @@ func (c *Collector) ask(ctx context.Context, p *peer) error {
 		if resp.Status != http.StatusConflict || media != cosignature.SizeType || err != nil || size == old {
 			outcome = "refused"
 			after, _ := fetch.RetryAfter(resp.Header, time.UnixMilli(c.o.Now()), maxRetryAfter)
-			return &answerError{resp.Status, strings.TrimSpace(string(resp.Body)), after}
+			refusal := &answerError{resp.Status, strings.TrimSpace(string(resp.Body)), after}
+			if resp.Status == http.StatusConflict || resp.Status == http.StatusUnprocessableEntity {
+				c.doubt(p, head, refusal)
+			}
+			return refusal
 		}
 		old = size
 	}
@@ -212,5 +220,22 @@ func (c *Collector) ahead(ctx context.Context, p *peer, head cosignature.Checkpo
 	case c.o.Ahead != nil:
 		c.o.Ahead(resp.Body)
 	}
-	return errors.Join(fmt.Errorf("it says that it has cosigned %d entries of our log, and this store holds %d: it is an older copy, or the key is in use elsewhere, or the witness is wrong", size, head.Size), err)
+	claim := fmt.Errorf("it says that it has cosigned %d entries of our log, and this store holds %d: it is an older copy, or the key is in use elsewhere, or the witness is wrong", size, head.Size)
+	c.doubt(p, head, claim)
+	return errors.Join(claim, err)
+}
+
+// doubt hands on, and remembers, what a witness holds against our log: few of them show
+// what they have cosigned where they are asked, so that it may be all there is.
+func (c *Collector) doubt(p *peer, head cosignature.Checkpoint, why error) {
+	if c.o.Doubts != nil {
+		c.o.Doubts(p.Key.Name(), why.Error())
+	}
+	c.mu.Lock()
+	kept := p.kept
+	c.mu.Unlock()
+	if kept.Doubt == "" || kept.Origin != head.Origin {
+		kept.Doubt, kept.Origin = why.Error(), head.Origin
+		c.keep(p, kept)
+	}
 }

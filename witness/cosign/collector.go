@@ -47,8 +47,11 @@ type CollectorOptions struct {
 	// has signed it, which means that this store is an older copy. May be nil.
 	Ahead func(note []byte)
 	// Agreed is called each time that a witness has cosigned the newest checkpoint: it has
-	// seen no more of our log than we hold. May be nil.
-	Agreed func()
+	// seen no more of our log than we hold. Doubts is called when one says that it has
+	// cosigned what our log does not hold or does not follow from, and again after a start,
+	// until it agrees. Either may be nil.
+	Agreed func(witness string)
+	Doubts func(witness, reason string)
 
 	// Every is the least time between two requests to one witness; 0 means 1 s.
 	Every time.Duration
@@ -87,6 +90,8 @@ type collected struct {
 	Time   int64  `json:"time"`   // of the cosignature, Unix seconds
 	Note   []byte `json:"note"`   // as the log has signed it
 	Lines  string `json:"lines"`  // the signature lines of the witness
+
+	Doubt string `json:"doubt,omitempty"` // what it holds against our log
 }
 
 // NewCollector reads what was collected before.

@@ -362,10 +362,11 @@ func TestCollectorOptions(t *testing.T) {
 // the newest checkpoint: the store may be an older copy.
 func TestWitnessIsAskedAfterEachStart(t *testing.T) {
 	a := newAsker(t, "w.example")
-	agreed := make(chan struct{}, 100)
+	agreed, doubts := make(chan struct{}, 100), make(chan string, 1000)
 	open := func() (stop func()) {
 		a.open()
-		a.c.o.Agreed = func() { agreed <- struct{}{} }
+		a.c.o.Agreed = func(string) { agreed <- struct{}{} }
+		a.c.o.Doubts = func(name, reason string) { doubts <- name + ": " + reason }
 		return a.run()
 	}
 	wait := func() {
@@ -398,7 +399,8 @@ func TestWitnessIsAskedAfterEachStart(t *testing.T) {
 		t.Fatal(err)
 	}
 	a.size = 5 // as the restored store holds it
-	open()
+	handler := a.handlers["w.example"]
+	stop = open()
 	a.until("the checkpoint that the witness has seen", func() bool {
 		a.mu.Lock()
 		defer a.mu.Unlock()
@@ -407,4 +409,23 @@ func TestWitnessIsAskedAfterEachStart(t *testing.T) {
 	if len(agreed) != 0 {
 		t.Error("a witness agreed that has seen more")
 	}
+	if said := <-doubts; !strings.HasPrefix(said, "w.example/witness: it says that it has cosigned 9 entries of our log, and this store holds 5") {
+		t.Error(said)
+	}
+	stop()
+	a.handlers["w.example"] = nil // it is away: what it said is remembered
+	for len(doubts) > 0 {
+		<-doubts
+	}
+	stop = open()
+	if said := <-doubts; !strings.Contains(said, "cosigned 9") {
+		t.Error(said)
+	}
+	stop()
+	a.mu.Lock()
+	a.size = 9 // the newest store is back, and so is the witness
+	a.handlers["w.example"] = handler
+	a.mu.Unlock()
+	open()
+	wait()
 }
