@@ -1,7 +1,7 @@
 # make run    build ./witan and start it with defaults
 # make test   everything that must hold (scripts/test.sh says what)
 # make demo   two daemons: a discussion, mirroring, index, archive, attestation; then the host is stopped
-# make screenshots  every page as a picture, at two widths, by day and by night, in bin/screenshots (needs Chromium)
+# make screenshots  every page as a picture, at two widths, by day and by night, in bin/screenshots (needs Chromium; docs/room.png is its readme.png)
 # make bench  the gates of speed, as ratios
 # make soak   hosts that die, stall, lie and come back, for ten minutes (SOAK=2m: for two)
 # make fuzz   every fuzz target for FUZZTIME (1m)

@@ -33,6 +33,9 @@ type pages struct {
 // pages, in ms.
 const countEvery = 5_000
 
+// fewRooms are so quickly passed over that it is done ten times as often.
+const fewRooms = 10_000
+
 // Bounds of what one page shows.
 const (
 	maxAlarms     = 20
@@ -44,7 +47,11 @@ const (
 func (p *pages) Self(ctx context.Context) (page.Self, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if now := p.d.edges.Now(); p.at == 0 || now-p.at >= countEvery || now < p.at {
+	every := int64(countEvery)
+	if p.counted.Own+p.counted.Mirrored < fewRooms {
+		every = countEvery / 10
+	}
+	if now := p.d.edges.Now(); p.at == 0 || now-p.at >= every || now < p.at {
 		p.count(ctx)
 		p.at = now
 	}

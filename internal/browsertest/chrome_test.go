@@ -234,14 +234,16 @@ func (b *tab) press(keys string) {
 }
 
 // shoot writes a picture of the whole page into the folder that SCREENSHOTS names.
-func (b *tab) shoot(name string) {
+func (b *tab) shoot(name string) { b.t.Helper(); b.shootPart(name, nil) }
+
+func (b *tab) shootPart(name string, part *page.Viewport) {
 	b.t.Helper()
 	dir := os.Getenv("SCREENSHOTS")
 	if dir == "" {
 		return
 	}
 	b.must(os.MkdirAll(dir, 0o755))
-	b.must(os.WriteFile(filepath.Join(dir, name+".png"), b.picture(nil), 0o644))
+	b.must(os.WriteFile(filepath.Join(dir, name+".png"), b.picture(part), 0o644))
 }
 
 // picture is the whole page, or a part of it, as PNG.

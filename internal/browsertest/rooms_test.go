@@ -130,7 +130,7 @@ func (w *world) makeModbus() (err error) {
 	for _, a := range []*agent{w.ada, w.ben} {
 		s.send(a, "reaction.create", map[string]any{"event_id": proposed, "reaction": "agree", "score": 1})
 	}
-	s.send(w.ben, "reaction.create", map[string]any{"event_id": asked, "reaction": "👍", "score": 0.5})
+	s.send(w.ben, "reaction.create", map[string]any{"event_id": asked, "reaction": "useful", "score": 0.5})
 	poll := s.send(w.ada, "poll.create", map[string]any{"poll_id": "v1", "question": "Adopt the proposal?",
 		"options": []map[string]string{{"id": "yes", "label": "Yes, as it is"}, {"id": "later", "label": "After more measurements"}, {"id": "no", "label": "No"}}})
 	s.send(w.ada, "poll.vote", map[string]any{"poll_event_id": poll, "option_ids": []string{"yes"}})

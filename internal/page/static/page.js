@@ -4,7 +4,9 @@
   "use strict";
 
   const zoned = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "short" });
-  const near = new Intl.DateTimeFormat(undefined, { month: "short", day: "numeric", hour: "numeric", minute: "2-digit" });
+  const month = new Intl.DateTimeFormat(undefined, { month: "short", day: "numeric" });
+  const clock = new Intl.DateTimeFormat(undefined, { timeStyle: "short" });
+  const near = { format: (at) => month.format(at).replace(/\s/g, "\u00a0") + " " + clock.format(at).replace(/\s/g, "\u00a0") };
   const dated = new Intl.DateTimeFormat(undefined, { dateStyle: "medium" });
 
   // improve is done for the page, and for each piece that comes later.
