@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # The main job in one minute, on loopback, in a temporary folder: daemon A hosts a room, daemon B mirrors,
 # indexes and attests it, then A is stopped and the room is still there; then A comes back from an older copy of
-# its disk and tells another story, and is caught. Exits 0 only when all of it happened.
+# its disk and tells another story, and is caught. Exits 0 only when all of it happened. With DEMO_STAY=1 the daemons run on until Enter.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 [ -x ./witan ] || { echo "build first: make build" >&2; exit 1; }
@@ -136,4 +136,21 @@ printf '\n'
 show <"$work/history"
 grep -q "the story that everybody read" "$work/history" || die "B forgot the first story"
 
+step "People read it in a browser: B's page of the first room"
+page=$B/rooms/${A#*://}/$id
+page_on_b() ( # what a browser gets
+  host=${B#*://}
+  exec 3<>"/dev/tcp/${host%:*}/${host##*:}"
+  printf 'GET %s HTTP/1.0\r\nHost: %s\r\nAccept: text/html\r\n\r\n' "${page#"$B"}" "$host" >&3
+  cat <&3
+)
+has "Whoever keeps the only copy can change the story" page_on_b || die "there is no page at $page"
+printf '   It is there, and says how to check it.\n'
+
 printf '\nDone in %d s: hosted, mirrored, verified, indexed, attested, survived its host, and caught it with two stories.\n' "$SECONDS"
+if [ -n "${DEMO_STAY:-}" ]; then
+  printf 'Open the page; Enter stops both daemons:\n%s\n' "$page"
+  read -r _ || true
+else
+  printf 'The page of the room (DEMO_STAY=1 make demo lets the daemons run until you have looked at it):\n%s\n' "$page"
+fi

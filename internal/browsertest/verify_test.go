@@ -104,7 +104,7 @@ func TestVerifyTrue(t *testing.T) {
 		b.audited(v.name)
 		b.clean(v.name)
 		if v.name == "mirrored archive" { // docs/room.png is this one
-			b.shootPart("readme", &page.Viewport{Width: 1280, Height: 940, Scale: 1})
+			b.shootPart("readme", &page.Viewport{Width: 1280, Height: 1120, Scale: 1})
 		}
 		b.shoot("verified-" + strings.ReplaceAll(v.name, " ", "-"))
 	}
