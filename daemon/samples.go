@@ -39,10 +39,17 @@ func (p *pages) sample(ctx context.Context) {
 	slices.SortStableFunc(s.Lag, func(a, b page.HostLag) int { return int(b.Behind - a.Behind) })
 	s.Lag = s.Lag[:min(len(s.Lag), maxLags)]
 	p.mu.Lock()
-	defer p.mu.Unlock()
 	p.count(ctx)
 	p.at = s.At
 	s.Records = p.counted.Records
+	p.mu.Unlock()
+	p.keep(s)
+}
+
+// keep adds a sample and lets go of the oldest.
+func (p *pages) keep(s page.Sample) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	if len(p.samples) >= maxSamples {
 		p.samples = slices.Delete(p.samples, 0, len(p.samples)-maxSamples+1)
 	}

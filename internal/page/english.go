@@ -16,6 +16,11 @@ func t(key string, values ...any) string {
 	if len(values) == 0 {
 		return text
 	}
+	for i, v := range values {
+		if foreign, ok := v.(string); ok {
+			values[i] = visible(clip(foreign, 200))
+		}
+	}
 	return fmt.Sprintf(text, values...)
 }
 
@@ -94,7 +99,7 @@ var english = map[string]string{
 	"restricted.title": "For members only.", "restricted.text": "The records of this room are shown to its members, through the API and with their keys. What you see here is its contract.",
 	"withheld.title": "Withheld.", "withheld.text": "What stood here (%s) is kept from view. Its hash remains, so that the chain can still be verified.",
 	"live.on": "Following live", "live.off": "The connection was lost; trying again", "live.full": "This page is full. The next records are on the next one: reload to go on.",
-	"record.label": "Record %d", "record.details": "record", "record.type": "Type", "record.hash": "Record hash", "record.envelope": "Envelope hash", "record.created": "Written",
+	"record.label": "Record %d", "record.details": "Hashes of record %d", "record.type": "Type", "record.hash": "Record hash", "record.envelope": "Envelope hash", "record.created": "Written",
 	"record.long": "A long text: show it", "record.cut": "… cut: it has %s", "record.content": "Content type", "record.question": "Question", "record.proposal": "Proposal", "record.poll": "Poll",
 	"record.resource": "Source", "record.graph": "Map of the discussion", "record.artifact": "Result", "record.steer": "Steering",
 	"markdown.image": "picture",
@@ -120,7 +125,7 @@ var english = map[string]string{
 	"verdict.broken": "The next record is not authentic, or does not link. What stands here is good.", "verdict.forked": "The host has shown two different stories. The first one is shown here.",
 	"verdict.archive-mismatch": "The host's archive is not what its records amount to.", "verdict.equivocated": "The host signed two things about this room that cannot both hold.",
 	"verdict.records": "Records", "verdict.violations.n": "Violations", "verdict.unverifiable": "Cannot be judged", "verdict.withheld": "Withheld", "verdict.dropped": "Not kept any more, up to",
-	"verdict.state": "Copy", "verdict.synced": "In step at", "verdict.head": "Last hash",
+	"verdict.state": "Mirror", "verdict.synced": "In step at", "verdict.head": "Last hash",
 	"check.title": "Check it yourself", "check.text": "Nothing here has to be believed. The records carry the signatures of their authors.",
 	"check.button": "Verify in this browser", "check.progress": "Progress of the verification", "check.commands": "With the command line",
 	"check.browser": "Download all of it and verify every record on your own machine.", "check.none": "This build of the daemon has no check in the browser. The command line has.",

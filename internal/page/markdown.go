@@ -43,7 +43,8 @@ func markdown(s string) template.HTML {
 	if err := marks.Convert([]byte(s), &out); err != nil {
 		return paragraphs(s) // it renders into memory: only a fault of the renderer ends here, and plain text is all of it
 	}
-	return template.HTML(dress(string(policy.SanitizeBytes(out.Bytes()))))
+	// entities have become what they stand for: hidden characters are looked for again
+	return template.HTML(dress(visible(string(policy.SanitizeBytes(out.Bytes())))))
 }
 
 // costly tells of texts that a parser of Markdown may take long for.
@@ -197,6 +198,10 @@ func addressLink(label, dest string) template.HTML {
 	return template.HTML(out)
 }
 
+// hostNames brings names of hosts to the form in which they are looked up, and
+// refuses what is none.
+var hostNames = idna.New(idna.MapForLookup(), idna.BidiRule(), idna.StrictDomainName(true), idna.VerifyDNSLength(true))
+
 // destination judges where a link leads: its address as it may stand in a page,
 // and the host as machines read it, so that letters that only look like others do
 // not pass for them (punycode). No other scheme than http, https and mailto leads
@@ -215,14 +220,14 @@ func destination(dest string) (href, host string, ok bool) {
 		if domain, _, _ = strings.Cut(domain, "?"); domain == "" {
 			return "", "", false
 		}
-		name, err := idna.Lookup.ToASCII(domain)
+		name, err := hostNames.ToASCII(domain)
 		return u.String(), name, err == nil
 	case u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil: // user@host is made to look like a host
 		return "", "", false
 	}
 	name := u.Hostname()
 	if !strings.Contains(name, ":") { // no IPv6 address
-		if name, err = idna.Lookup.ToASCII(name); err != nil || name == "" {
+		if name, err = hostNames.ToASCII(name); err != nil || name == "" {
 			return "", "", false
 		}
 		if port := u.Port(); port != "" {

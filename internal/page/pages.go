@@ -107,7 +107,7 @@ func readSigned(kind string, items [][]byte) (out []signed, err error) {
 			x.Kind, x.Class, x.Agent, x.Reason = v.Get("kind").Text(), v.Get("class").Text(), v.Get("agent").Text(), v.Get("reason").Text()
 			x.At, _ = v.Get("seen_at").Int()
 			x.Seq, _ = v.Get("seq").Int()
-			x.Raw = pretty(v)
+			x.Raw = visible(pretty(v))
 		} else {
 			x.Agent, x.Hash, x.Root = v.Get("event").Get("actor").Text(), v.Get("hash").Text(), p.Get("archive_root").Text()
 			x.Records, _ = p.Get("last_seq").Int()

@@ -19,6 +19,7 @@ func (s *Site) funcs() template.FuncMap {
 		"bytes":   size,
 		"when":    when,
 		"day":     day,
+		"brief":   brief,
 		"agent":   agent,
 		"mark":    ornament,
 		"text":    func(text string, most int) template.HTML { return isolated(clip(text, most)) },
@@ -30,6 +31,7 @@ func (s *Site) funcs() template.FuncMap {
 		"asset":   s.path,
 		"room":    roomPath,
 		"host":    hostPath,
+		"bare":    func(origin string) string { _, a, _ := strings.Cut(origin, "://"); return a },
 		"api":     apiPath,
 		"address": func(u string) template.HTML { return addressLink(visible(clip(u, 200)), u) },
 		"query":   func(name, value string) string { return name + "=" + url.QueryEscape(value) },
@@ -92,6 +94,9 @@ func when(ms int64) template.HTML { return moment(ms, "2006-01-02 15:04", "") }
 
 // day is the date of a time.
 func day(ms int64) template.HTML { return moment(ms, "2006-01-02", "day") }
+
+// brief is a time for narrow places: the script leaves out the present year.
+func brief(ms int64) template.HTML { return moment(ms, "2006-01-02 15:04", "brief") }
 
 // lastTime is the greatest time that ADP and RFC 3339 can both write.
 const lastTime = 253402300799999

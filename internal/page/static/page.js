@@ -6,7 +6,7 @@
   const zoned = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "short" });
   const month = new Intl.DateTimeFormat(undefined, { month: "short", day: "numeric" });
   const clock = new Intl.DateTimeFormat(undefined, { timeStyle: "short" });
-  const near = { format: (at) => month.format(at).replace(/\s/g, "\u00a0") + " " + clock.format(at).replace(/\s/g, "\u00a0") };
+  const brief = { format: (at) => month.format(at).replace(/\s/g, "\u00a0") + " " + clock.format(at).replace(/\s/g, "\u00a0") };
   const dated = new Intl.DateTimeFormat(undefined, { dateStyle: "medium" });
 
   // improve is done for the page, and for each piece that comes later.
@@ -14,8 +14,9 @@
     for (const time of root.querySelectorAll("time[datetime]")) {
       const at = new Date(time.dateTime);
       if (isNaN(at)) continue;
-      const slim = time.closest(".at, .plots") && at.getFullYear() === new Date().getFullYear();
-      time.textContent = (time.dataset.form === "day" ? dated : slim ? near : zoned).format(at);
+      const form = time.dataset.form;
+      const short = form === "brief" && at.getFullYear() === new Date().getFullYear();
+      time.textContent = (form === "day" ? dated : short ? brief : zoned).format(at);
     }
     if (!navigator.clipboard) return;
     for (const code of root.querySelectorAll("code.hash[data-copy], .command code")) {
