@@ -70,6 +70,9 @@ func (f *Feed) document(as format) web.Handler {
 				l.updated = max(l.updated, rm.LastActivity)
 			}
 		}
+		if out.Note != "" {
+			w.Header().Set(index.NoteHeader, out.Note)
+		}
 		body, err := as.render(&l)
 		if err != nil {
 			return err

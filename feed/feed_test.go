@@ -43,6 +43,7 @@ type world struct {
 	shut  map[string]bool // rooms that do not take the agent
 	asked atomic.Int64    // queries of the index
 	made  int
+	note  string // that the index makes
 }
 
 func newWorld(t *testing.T) *world {
@@ -57,7 +58,11 @@ func newWorld(t *testing.T) *world {
 	w.f, err = New(Options{Origin: own, Store: st, Now: w.now.Load,
 		Rooms: func(ctx context.Context, q url.Values) (*index.Result, error) {
 			w.asked.Add(1)
-			return w.x.Rooms(ctx, q)
+			out, err := w.x.Rooms(ctx, q)
+			if err == nil {
+				out.Note += w.note
+			}
+			return out, err
 		},
 		Open: func(_ context.Context, _, roomID string, who adp.AgentID) bool {
 			return string(who) != agentID() || !w.shut[roomID]
@@ -275,6 +280,21 @@ func TestInterests(t *testing.T) {
 	}
 	if rec := w.get("/v1/feed", "Authorization", "Bearer nonsense"); rec.Code != http.StatusUnauthorized {
 		t.Errorf("a bad token: %d", rec.Code)
+	}
+}
+
+// What the index leaves out is said here, too.
+func TestNotes(t *testing.T) {
+	w := newWorld(t)
+	w.put(nil)
+	w.note = "not all of it"
+	if got := w.ranked(""); got.Note != w.note {
+		t.Errorf("%q", got.Note)
+	}
+	for _, path := range []string{"/feed.xml", "/feed.json", "/feed.md"} {
+		if got := w.get(path).Header().Get(index.NoteHeader); got != w.note {
+			t.Errorf("%s: %q", path, got)
+		}
 	}
 }
 

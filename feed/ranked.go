@@ -1,6 +1,7 @@
 package feed
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -60,7 +61,7 @@ func (f *Feed) serveRanked(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	defer func() { <-f.busy }()
-	found, cut, err := f.candidates(r.Context(), wish)
+	found, note, err := f.candidates(r.Context(), wish)
 	if err != nil {
 		return err
 	}
@@ -85,10 +86,7 @@ func (f *Feed) serveRanked(w http.ResponseWriter, r *http.Request) error {
 		Rooms []json.RawMessage `json:"rooms"`
 		Next  int64             `json:"next"`
 		Note  string            `json:"note,omitempty"`
-	}{Rooms: items, Next: next}
-	if cut {
-		answer.Note = fmt.Sprintf("there are more rooms than are ranked: these are from the %d that were active last, and from those whose tags are capabilities; narrow the query to see others", mostPages*pageRooms)
-	}
+	}{items, next, note}
 	body, err := marshal(answer)
 	if err != nil {
 		return err
@@ -193,31 +191,32 @@ func (k *wish) enough(r *index.Room) bool {
 }
 
 // candidates are the rooms that were active last, and those whose tags are asked for;
-// cut tells that there are more.
-func (f *Feed) candidates(ctx context.Context, k *wish) (list map[string]*index.Room, cut bool, err error) {
+// note says in words when there are more.
+func (f *Feed) candidates(ctx context.Context, k *wish) (list map[string]*index.Room, note string, err error) {
 	list = map[string]*index.Room{}
 	take := func(q url.Values) (url.Values, error) {
 		out, err := f.o.Rooms(ctx, q)
 		if err != nil {
 			return nil, err
 		}
+		note = cmp.Or(note, out.Note)
 		for i := range out.Rooms {
 			list[out.Rooms[i].URL] = &out.Rooms[i]
 		}
 		return out.Next, nil
 	}
 	q := k.base
-	for n := 0; q != nil; n++ {
-		if n == mostPages {
-			cut = true
-			break
-		}
+	for n := 0; q != nil && n < mostPages; n++ {
 		if q, err = take(q); err != nil {
-			return nil, false, err
+			return nil, "", err
 		}
 	}
-	if !cut || k.ownTag {
-		return list, cut, nil
+	if q == nil {
+		return list, note, nil
+	}
+	note = fmt.Sprintf("there are more rooms than are ranked: these are from the %d that were active last, and from those whose tags are capabilities; narrow the query to see others", mostPages*pageRooms)
+	if k.ownTag {
+		return list, note, nil
 	}
 	for _, c := range k.in.Capabilities[:min(mostTags, len(k.in.Capabilities))] {
 		q := url.Values{"tag": {c}}
@@ -225,10 +224,10 @@ func (f *Feed) candidates(ctx context.Context, k *wish) (list map[string]*index.
 			q[name] = v
 		}
 		if _, err := take(q); err != nil {
-			return nil, false, err
+			return nil, "", err
 		}
 	}
-	return list, cut, nil
+	return list, note, nil
 }
 
 // open keeps, of a ranked list, the first rooms that take the caller.
