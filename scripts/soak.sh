@@ -8,3 +8,5 @@ cd "$(dirname "$0")/.."
 SOAK=${SOAK:-10m} go test -count 1 -timeout 0 -v -run '^TestSoak$' "$@" ./mirror
 # Thirty witnesses that stop, start and are cut off from each other: in the end all know the same.
 SOAK=${SOAK:-10m} go test -count 1 -timeout 0 -v -run '^TestSoakNetwork$' "$@" ./witness
+# One peer floods the relay with 10,000 bad messages a second, for a minute at most: honest records are not late.
+SOAK=${SOAK:-10m} go test -count 1 -timeout 0 -v -run '^TestRelayFlood$' "$@" ./daemon

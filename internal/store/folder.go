@@ -59,13 +59,59 @@ func freeSpace(dir string) (uint64, error) {
 	return st.Bavail * uint64(st.Bsize), nil
 }
 
-// roomFor answers ErrDiskFull when writing n more bytes would leave less than MinFree.
+// flushMargin is what a flush needs beside the memtables themselves.
+const flushMargin = 8 << 20
+
+// flushNeeds is the space that the memtables take as tables.
+func (s *Store) flushNeeds() (uint64, error) {
+	logs, err := filepath.Glob(filepath.Join(s.dir, "*.mem"))
+	if err != nil {
+		return 0, err
+	}
+	need := uint64(flushMargin)
+	for _, name := range logs {
+		var st syscall.Stat_t
+		if err := syscall.Stat(name, &st); errors.Is(err, syscall.ENOENT) {
+			continue // it was flushed just now
+		} else if err != nil {
+			return 0, fmt.Errorf("store: size of %s: %w", name, err)
+		}
+		need += uint64(st.Blocks) * 512 // the files are sparse
+	}
+	return need, nil
+}
+
+// roomToFlush answers ErrDiskFull when the memtables do not fit on the disk as tables. The engine writes tables through memory maps,
+// so that trying would end the process (SIGBUS). Then it is better left as it is: its logs are synced, and are read at the next start.
+func (s *Store) roomToFlush() error {
+	if s.inMemory {
+		return nil
+	}
+	need, err := s.flushNeeds()
+	if err != nil {
+		return err
+	}
+	if free, err := s.free(); err == nil && free < need { // where nobody knows, the engine tries
+		return fmt.Errorf("%w: %d bytes free in %s, %d needed to write the last tables; nothing that was answered is lost, and the next start reads it from the log", ErrDiskFull, free, s.dir, need)
+	}
+	return nil
+}
+
+// roomFor answers ErrDiskFull when writing n more bytes would leave less than MinFree, or less than the next flush needs.
 func (s *Store) roomFor(n int64) error {
 	free, err := s.free()
 	if err != nil {
 		return err
 	}
-	if need := s.minFree + uint64(n); free < need {
+	need := s.minFree
+	if need < openNeeds && !s.inMemory { // above that it holds every memtable there can be
+		flush, err := s.flushNeeds()
+		if err != nil {
+			return err
+		}
+		need = max(need, flush)
+	}
+	if need += uint64(n); free < need {
 		return fmt.Errorf("%w: %d bytes free in %s, %d needed; make space, or lower min_free_disk", ErrDiskFull, free, s.dir, need)
 	}
 	return nil

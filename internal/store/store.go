@@ -170,6 +170,9 @@ func (s *Store) close() error {
 const closeTime = 30 * time.Second
 
 func (s *Store) closeEngine() error {
+	if err := s.roomToFlush(); err != nil {
+		return err
+	}
 	done := make(chan error, 1)
 	go func() { done <- s.db.Close() }()
 	timer := time.NewTimer(closeTime)
