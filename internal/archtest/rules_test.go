@@ -23,7 +23,7 @@ var arrows = map[string][]string{
 	".": {"internal/cli"},
 	"internal/cli": slices.Concat([]string{"daemon", "config", "witness", "internal/cosignature", "internal/fetch", "internal/inspect", "internal/keys", "internal/plaintext", "internal/policy", "internal/proofbundle",
 		"internal/remote", "internal/tilelog", "internal/mcpserver"}, protocol),
-	"daemon": slices.Concat([]string{"config", "internal/tilelog", "internal/cosignature", "internal/mcpserver", "internal/page"}, roles, ground),
+	"daemon": slices.Concat([]string{"config", "internal/tilelog", "internal/cosignature", "internal/mcpserver", "internal/page", "internal/openapi"}, roles, ground),
 	"config": {"adp", "internal/cosignature", "internal/policy"}, // to judge the Agent IDs, the verifier keys and the policy in it
 
 	"host":           ground,
@@ -54,6 +54,7 @@ var arrows = map[string][]string{
 	"internal/p2p":                {"adp"},
 	"internal/store":              {}, // it knows keys and values, not what they mean
 
+	"internal/openapi":   {"internal/web", "adp"},
 	"internal/mcpserver": slices.Concat([]string{"internal/fetch", "internal/inspect", "internal/keys", "internal/plaintext", "internal/remote", "internal/tilelog", "internal/web"}, protocol),
 
 	"adp/room":  {"adp", "adp/types"},

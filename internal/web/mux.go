@@ -1,6 +1,7 @@
 package web
 
 import (
+	"cmp"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -202,4 +203,31 @@ func (s *search) take(routes map[string]route, values []string) bool {
 		}
 	}
 	return false
+}
+
+// Route is one way to ask a Mux.
+type Route struct{ Method, Pattern string }
+
+// Routes lists what was added with Handle, ordered by pattern and method. GET also answers HEAD.
+func (m *Mux) Routes() []Route {
+	var all []Route
+	var walk func(*node)
+	walk = func(n *node) {
+		for _, routes := range []map[string]route{n.routes, n.rest} {
+			for method, r := range routes {
+				all = append(all, Route{method, r.pattern})
+			}
+		}
+		for _, child := range n.literal {
+			walk(child)
+		}
+		if n.one != nil {
+			walk(n.one)
+		}
+	}
+	walk(&m.root)
+	slices.SortFunc(all, func(a, b Route) int {
+		return cmp.Or(strings.Compare(a.Pattern, b.Pattern), strings.Compare(a.Method, b.Method))
+	})
+	return all
 }

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
 
@@ -152,5 +153,17 @@ func TestMuxRefusesBadPatterns(t *testing.T) {
 			m.Handle("GET", "/t/{name}", ok)
 			m.Handle("GET", pattern, ok)
 		}()
+	}
+}
+
+func TestRoutes(t *testing.T) {
+	mux := NewMux()
+	none := func(http.ResponseWriter, *http.Request) error { return nil }
+	for _, r := range []Route{{"POST", "/a"}, {"GET", "/a"}, {"GET", "/"}, {"GET", "/a/{x}/b"}, {"PUT", "/a/{path...}"}} {
+		mux.Handle(r.Method, r.Pattern, none)
+	}
+	want := []Route{{"GET", "/"}, {"GET", "/a"}, {"POST", "/a"}, {"PUT", "/a/{path...}"}, {"GET", "/a/{x}/b"}}
+	if got := mux.Routes(); !slices.Equal(got, want) {
+		t.Errorf("%v, want %v", got, want)
 	}
 }
