@@ -289,6 +289,7 @@ func (d *daemon) handler() http.Handler {
 		metrics.ServeHTTP(w, r)
 		return nil
 	})
+	d.describe(mux)
 	guard := &web.Guard{Origin: d.origin, TrustedProxies: d.cfg.TrustedProxies, Rate: rate.Limit(d.cfg.Limits.RequestsPerSecond),
 		Burst: d.cfg.Limits.RequestsBurst, Log: d.log, Registerer: d.metrics, ExemptHost: []string{"/healthz", "/readyz", "/metrics"}}
 	return guard.Wrap(d.site.Errors(mux))
