@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/witan-adp/witan/adp"
 	"github.com/witan-adp/witan/adp/room"
@@ -22,12 +23,25 @@ import (
 type pages struct {
 	d       *daemon
 	started int64
+	rooms   atomic.Int64 // at the last pass
 
 	mu      sync.Mutex
 	counted page.Self // what a pass over all rooms found
 	at      int64     // when, Unix ms
 	samples []page.Sample
+
+	reporting sync.Mutex
+	reports   map[string]report // by origin, "" for all; see maxReports
 }
+
+// report is what the mirror said of its hosts, and when.
+type report struct {
+	hosts []mirror.HostReport
+	at    int64 // Unix ms
+}
+
+// maxReports bounds the reports that are remembered.
+const maxReports = 256
 
 // countEvery bounds how often all rooms are passed over for the numbers on the
 // pages, in ms.
@@ -47,19 +61,41 @@ const (
 func (p *pages) Self(ctx context.Context) (page.Self, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	every := int64(countEvery)
-	if p.counted.Own+p.counted.Mirrored < fewRooms {
-		every = countEvery / 10
-	}
-	if now := p.d.edges.Now(); p.at == 0 || now-p.at >= every || now < p.at {
+	if p.due(p.at) {
 		p.count(ctx)
-		p.at = now
+		p.at = p.d.edges.Now()
 	}
 	self := p.counted
 	if p.d.node != nil {
 		self.Peers = len(p.d.node.Peers())
 	}
 	return self, nil
+}
+
+// due tells whether what was found at a time is to be found again.
+func (p *pages) due(at int64) bool {
+	every := int64(countEvery)
+	if p.rooms.Load() < fewRooms {
+		every = countEvery / 10
+	}
+	now := p.d.edges.Now()
+	return at == 0 || now-at >= every || now < at
+}
+
+// report is mirror.Report, which passes over all rooms: however many ask, it is
+// made once in a while.
+func (p *pages) report(origin string) []mirror.HostReport {
+	p.reporting.Lock()
+	defer p.reporting.Unlock()
+	if r, ok := p.reports[origin]; ok && !p.due(r.at) {
+		return r.hosts
+	}
+	if p.reports == nil || len(p.reports) >= maxReports {
+		p.reports = map[string]report{}
+	}
+	hosts := p.d.mirror.Report(origin)
+	p.reports[origin] = report{hosts, p.d.edges.Now()}
+	return hosts
 }
 
 // count passes over all rooms. p.mu is held.
@@ -93,6 +129,7 @@ func (p *pages) count(ctx context.Context) {
 		return cmp.Or(cmp.Compare(a.Verdict, b.Verdict), cmp.Compare(a.Origin, b.Origin), cmp.Compare(a.RoomID, b.RoomID))
 	})
 	p.counted = self
+	p.rooms.Store(self.Own + self.Mirrored)
 }
 
 // listed tells whether a stranger may know of the room.
@@ -225,7 +262,7 @@ func (p *pages) Hosts(ctx context.Context) ([]page.Host, error) {
 	if self.Hosts {
 		out = append(out, p.ownHost(self))
 	}
-	for _, r := range p.d.mirror.Report("") {
+	for _, r := range p.report("") {
 		out = append(out, p.hostOf(r))
 	}
 	return out, nil
@@ -266,13 +303,16 @@ func (p *pages) Host(ctx context.Context, auth string) (*page.Host, error) {
 	if !ok {
 		return nil, noHost(auth)
 	}
-	reports := p.d.mirror.Report(origin)
+	reports := p.report(origin)
 	if len(reports) == 0 {
 		return nil, noHost(auth)
 	}
 	h := p.hostOf(reports[0])
 	for _, s := range reports[0].RoomList {
 		if s.Verdict == replica.Verified && s.Reason == "" || s.Hidden || len(h.Problems) == maxTroubled {
+			continue
+		}
+		if r, ok := p.d.set.Get(origin, s.RoomID); ok && !p.listed(ctx, r) { // hidden since
 			continue
 		}
 		t := page.HostRoom{ID: s.RoomID, State: s.State, Verdict: s.Verdict, Reason: s.Reason, Records: s.Seq, Behind: s.Behind, LastActivity: s.At}

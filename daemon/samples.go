@@ -33,7 +33,7 @@ func (p *pages) run(ctx context.Context) error {
 func (p *pages) sample(ctx context.Context) {
 	stats := p.d.st.Stats()
 	s := page.Sample{At: p.d.edges.Now(), DiskUsed: stats.LSMBytes + stats.ValueLogBytes, DiskFree: int64(min(stats.FreeBytes, 1<<62))}
-	for _, h := range p.d.mirror.Report("") {
+	for _, h := range p.report("") {
 		s.Lag = append(s.Lag, page.HostLag{Authority: authority(h.Origin), Behind: h.Behind})
 	}
 	slices.SortStableFunc(s.Lag, func(a, b page.HostLag) int { return int(b.Behind - a.Behind) })

@@ -186,7 +186,7 @@ var english = map[string]string{
 	"witness.title": "Witness", "witness.lead": "Who signed what about which archive, and who contradicted themselves.", "witness.lists": "Lists", "witness.filter": "Narrow the list",
 	"witness.origin": "Origin", "witness.room": "Room ID", "witness.narrow": "Show",
 	"log.title": "The log of this daemon", "log.signs": "Everything that this daemon signs about archives stands in this append-only log.", "log.silent": "Nothing is signed now.",
-	"log.none": "This daemon keeps no log: it signs nothing.", "log.origin": "Name", "log.size": "entries in the log", "log.root": "Root", "log.key": "Verifier key",
+	"log.none": "This daemon keeps no log: it signs nothing.", "log.origin": "Name", "log.size": "entries in the log", "log.entries": "Entries", "log.root": "Root", "log.key": "Verifier key",
 	"list.attestations": "Attestations", "list.attestations.text": "A witness recomputed the archive of a room from its records, and signed what it found.", "list.attestations.none": "No attestations here.",
 	"list.statements": "Statements", "list.statements.text": "A host says what the archive of its own ended room is.", "list.statements.none": "No statements here.",
 	"list.evidence": "Evidence", "list.evidence.text": "Proofs convince everybody: two signatures of one key that cannot both hold. Observations are what this daemon saw itself.", "list.evidence.none": "No evidence here. That is good.",
@@ -195,10 +195,15 @@ var english = map[string]string{
 	"evidence.checkpoint-contradiction": "Two checkpoints that contradict each other", "evidence.inclusion-contradiction": "Two checkpoints with different leaves",
 	"evidence.attestation-contradiction": "Two attestations that contradict each other", "evidence.cosignature-contradiction": "Two cosignatures that contradict each other",
 
+	"evidence.fork": "Another record where one was read before", "evidence.another-genesis": "Another first record", "evidence.stale-head": "Less than was shown before",
+	"evidence.archive-mismatch": "An archive that does not fit the records", "evidence.statement-mismatch": "A statement that does not fit the records", "evidence.attestation-mismatch": "An attestation that does not fit the records",
+	"evidence.unlogged": "Signed, and not in the log of its signer", "evidence.log-fork": "A log that tells two stories", "evidence.stale-log": "A log that shows less than before",
+	"evidence.log-broken": "A log that does not hold together", "evidence.log-entry": "Something in a log that does not belong there",
+
 	// status
 	"status.title": "Status", "status.lead": "What this daemon does right now.", "status.now": "Now", "status.plots": "The last two hours", "status.plots.note": "measured four times a minute",
 	"status.none": "Not enough was measured yet. Come back in half a minute.", "status.hosts": "All about the hosts", "status.behind": "%s behind",
-	"plot.rate": "Records verified", "plot.rate.unit": "a second", "plot.lag": "Behind %s", "plot.lag.unit": "records", "plot.used": "Disk in use", "plot.free": "Disk free",
+	"plot.rate": "Records verified", "plot.rate.unit": "a second", "plot.lag": "Behind %s", "plot.used": "Disk in use", "plot.free": "Disk free",
 	"plot.range": "%s to %s", "plot.alt": "%s: now %s, between %s and %s",
 
 	// errors

@@ -3,7 +3,6 @@ package page
 import (
 	"fmt"
 	"html/template"
-	"math"
 	"net/http"
 	"slices"
 	"strconv"
@@ -51,7 +50,8 @@ func plots(samples []Sample) (out []plot) {
 		return nil
 	}
 	at := make([]int64, 0, len(samples))
-	rates, used, free := []float64{}, []float64{}, []float64{}
+	var rates, used, free []float64
+	var usedAt []int64 // the store tells its size only after a minute
 	lags := map[string][]float64{}
 	var names []string
 	for i, x := range samples {
@@ -60,7 +60,10 @@ func plots(samples []Sample) (out []plot) {
 		if i > 0 && x.At > samples[i-1].At {
 			rate = max(0, float64(x.Records-samples[i-1].Records)/float64(x.At-samples[i-1].At)*1000)
 		}
-		rates, used, free = append(rates, rate), append(used, float64(x.DiskUsed)), append(free, float64(x.DiskFree))
+		rates, free = append(rates, rate), append(free, float64(x.DiskFree))
+		if x.DiskUsed > 0 {
+			usedAt, used = append(usedAt, x.At), append(used, float64(x.DiskUsed))
+		}
 		for _, l := range x.Lag {
 			if lags[l.Authority] == nil {
 				lags[l.Authority] = make([]float64, len(samples))
@@ -71,15 +74,18 @@ func plots(samples []Sample) (out []plot) {
 	}
 	rates[0] = rates[1]
 	bytes := func(v float64) string { return size(int64(v)) }
-	records := func(v float64) string { return number(int64(v)) }
+	records := func(v float64) string { return count("records", int64(v)) }
 	rate := func(v float64) string { return strconv.FormatFloat(v, 'f', 1, 64) }
 	out = append(out, draw(t("plot.rate"), t("plot.rate.unit"), at, rates, rate))
 	last := len(samples) - 1
 	slices.SortStableFunc(names, func(a, b string) int { return int(lags[b][last] - lags[a][last]) })
 	for _, name := range names[:min(len(names), maxPlottedHosts)] {
-		out = append(out, draw(t("plot.lag", visible(name)), t("plot.lag.unit"), at, lags[name], records))
+		out = append(out, draw(t("plot.lag", name), "", at, lags[name], records))
 	}
-	return append(out, draw(t("plot.used"), "", at, used, bytes), draw(t("plot.free"), "", at, free, bytes))
+	if len(used) > 1 {
+		out = append(out, draw(t("plot.used"), "", usedAt, used, bytes))
+	}
+	return append(out, draw(t("plot.free"), "", at, free, bytes))
 }
 
 // maxPlottedHosts bounds the pictures of one page.
@@ -93,18 +99,12 @@ const (
 
 func draw(title, unit string, at []int64, values []float64, write func(float64) string) plot {
 	least, most := slices.Min(values), slices.Max(values)
-	low, high := 0.0, most
-	if least > most*0.6 { // a line that hardly moves is seen better from near
-		low = least - (most-least)*0.5
-	}
-	if high <= low {
-		high = low + max(1, math.Abs(low)*0.1)
-	}
+	high := max(most, 1) // from nothing on: what hardly moves is to look so
 	first, span := at[0], max(1, float64(at[len(at)-1]-at[0]))
 	var line strings.Builder
 	for i, v := range values {
 		x := float64(at[i]-first) / span * plotWide
-		y := plotHigh - plotPad - (v-low)/(high-low)*(plotHigh-2*plotPad)
+		y := plotHigh - plotPad - v/high*(plotHigh-2*plotPad)
 		if i == 0 {
 			line.WriteString("M")
 		} else {
