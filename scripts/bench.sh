@@ -2,7 +2,7 @@
 # The gates of speed, each a ratio of two things measured in the same run, since absolute times say more about
 # the machine than about the code. ROUNDS (default 5) runs are interleaved; the median of each counts.
 # RECORDS (20000) is how long the room of the mirror's gate is; the design says 100000. SCALE=full follows 1,000 hosts
-# of 20 rooms at the end, and not a part of them. ALL=1 runs every other Go benchmark after them. Run it on a quiet
+# of 20 rooms at the end, and not a part of them. ROOMS (1000000) is how large the index grows. ALL=1 runs every other Go benchmark after them. Run it on a quiet
 # machine; a MISS is a note, not an error.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -15,6 +15,7 @@ go test -c -o "$work/adp.test" ./adp
 go test -c -o "$work/store.test" ./internal/store
 go test -c -o "$work/replica.test" ./internal/replica
 go test -c -o "$work/mirror.test" ./mirror
+go test -c -o "$work/index.test" ./index
 adp() { (cd adp && "$work/adp.test" -test.run '^$' "$@"); }
 store() { (cd internal/store && "$work/store.test" -test.run '^$' "$@"); }
 replica() { (cd internal/replica && "$work/replica.test" -test.run '^$' "$@"); }
@@ -70,6 +71,35 @@ awk -v rounds="$rounds" '
 printf '\nmany hosts at once, and the time from a host to its mirror:\n'
 (cd mirror && WITAN_SCALE=${SCALE:-} "$work/mirror.test" -test.v -test.run '^(TestScale|TestRelayLatency)$') |
   sed -n 's/^ *[a-z_]*_test\.go:[0-9]*: //p; /^--- FAIL/p'
+
+printf '\nthe index, from 10k rooms to %s (ROOMS):\n' "${ROOMS:-1000000}"
+(cd index && BENCH_ROOMS=${ROOMS:-1000000} "$work/index.test" -test.run '^$' -test.cpu 2 -test.benchtime 20x -test.bench '^BenchmarkIndex$') |
+  awk '
+  # the median of what is in v[1..n]
+  function median(v, n,    i, j, t) {
+    for (i = 2; i <= n; i++) for (j = i; j > 1 && v[j] < v[j-1]; j--) { t = v[j]; v[j] = v[j-1]; v[j-1] = t }
+    return n % 2 ? v[(n+1)/2] : (v[n/2] + v[n/2+1]) / 2
+  }
+  function gate(what, got, unit, limit) { printf "%-62s %9.2f %-4s <= %-5s %s\n", what, got, unit, limit, got <= limit ? "PASS" : "MISS" }
+  function flush(    i) {
+    if (size == "") return
+    gate(size " rooms, median of queries without words", median(plain, plains), "ms", 5)
+    gate(size " rooms, slowest query for a rare word", rare, "ms", 50)
+    gate(size " rooms, memory of the columns", columns, "MiB", 400)
+    gate(size " rooms, a changed text until it is searchable", 200 + searchable, "ms", 2000)
+    printf "  of them: %s\n", said
+  }
+  /^BenchmarkIndex\// {
+    split($1, part, "/"); sub(/-[0-9]+$/, "", part[3])
+    if (part[2] != size) { flush(); size = part[2]; plains = rare = 0; said = "" }
+    ms = $3 / 1e6
+    if (part[3] == "columns") { columns = $5; said = sprintf("%s MiB of documents", $7); next }
+    if (part[3] == "searchable") { searchable = ms; next }
+    if (part[3] ~ /^q=(rare|none)/) { if (ms > rare) rare = ms }
+    else if (part[3] !~ /^(q=|keyword)/) plain[++plains] = ms
+    said = said sprintf(", %s %.2f ms", part[3], ms)
+  }
+  END { flush() }'
 
 if [ -n "${ALL:-}" ]; then
   printf '\n'
