@@ -9,9 +9,9 @@ import (
 // Bounds of what one page may cost, whatever is asked for.
 const (
 	maxCandidates = 10_000   // rooms that a word is looked up for; of a more common one, rooms are looked at in order
-	maxLook       = 20_000   // rooms whose texts are looked at
+	maxLook       = 10_000   // rooms whose texts are looked at
 	maxLookBytes  = 24 << 20 // and their size
-	maxRelevant   = 2000     // rooms that are ranked when the words are common
+	maxRelevant   = 500      // rooms that are ranked when the words are common
 )
 
 // found is one room of a page, with its place in the order.

@@ -72,7 +72,7 @@ func all(t testing.TB, x *Index, query string) (ids, notes []string) {
 // the most active rooms only.
 func TestCommonWords(t *testing.T) {
 	x, _, _ := withText(t, start)
-	const n = maxLook + 5000
+	const n = 2*max(maxLook, maxCandidates) + 5000
 	var half, both []string
 	for i := range n {
 		d := doc(fmt.Sprintf("r%06d", i), func(d *Doc) {
