@@ -32,8 +32,9 @@ type pings struct {
 	busy chan struct{}
 	all  *rate.Limiter
 
-	mu sync.Mutex
-	of map[string]*rate.Limiter
+	mu    sync.Mutex
+	of    map[string]*rate.Limiter
+	swept time.Time // of what is full again
 }
 
 func newPings() pings {
@@ -47,9 +48,12 @@ func (p *pings) take(authority string, now time.Time) (leave func(), wait time.D
 	l := p.of[authority]
 	if l == nil {
 		if len(p.of) >= pingsKnown { // what is full again is worth no memory
-			for name, old := range p.of {
-				if old.TokensAt(now) >= pingsBurst {
-					delete(p.of, name)
+			if now.Sub(p.swept) >= pingsEvery {
+				p.swept = now
+				for name, old := range p.of {
+					if old.TokensAt(now) >= pingsBurst {
+						delete(p.of, name)
+					}
 				}
 			}
 			if len(p.of) >= pingsKnown {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/ed25519"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -183,10 +184,21 @@ func TestChallengesAreBounded(t *testing.T) {
 		}
 	}
 	for i := range 3 * pingsKnown {
-		p.take(strings.Repeat("y", i%97)+string(rune(i)), now)
+		p.take(fmt.Sprint(i), now)
 	}
 	if len(p.of) > pingsKnown {
 		t.Errorf("%d authorities are remembered", len(p.of))
+	}
+	for range pingsAtOnce { // all of the first ones have ended
+		<-p.busy
+	}
+	if _, wait := p.take("new", now.Add(time.Second)); wait == 0 {
+		t.Error("there is room for one more")
+	}
+	if leave, wait := p.take("new", now.Add(time.Minute)); wait != 0 {
+		t.Errorf("nobody was forgotten within a minute: %v", wait)
+	} else {
+		leave()
 	}
 }
 

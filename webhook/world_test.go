@@ -336,7 +336,7 @@ func (r *receiver) register(events []string, f Filters) Hook {
 
 func (w *world) until(what string, ok func() bool) {
 	w.t.Helper()
-	limit := time.After(60 * time.Second)
+	limit := time.After(3 * time.Minute)
 	tick := time.NewTicker(2 * time.Millisecond)
 	defer tick.Stop()
 	for !ok() {
