@@ -311,7 +311,7 @@ func (d *daemon) buildMirror() (err error) {
 		Equivocated:   d.witness.HostEquivocated,
 		Changed:       d.reindex,
 		Listed:        d.listed,
-		Bound:         func(string) { d.pullSoon(); d.tailSoon() },
+		Bound:         func(origin string) { d.pullSoon(); d.tailSoon(origin) },
 		Unlisted:      d.index.Remove,
 		HostChanged:   d.pushHosts,
 		Completed:     func(r *replica.Replica) { d.reindex(r); d.witness.Completed(r) },

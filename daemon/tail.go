@@ -31,8 +31,12 @@ type tailing struct {
 	wait map[string]time.Duration
 }
 
-// tailSoon lets all logs that are due be looked at now: a key was bound.
-func (d *daemon) tailSoon() {
+// tailSoon lets the log of a host be looked at now: a key was bound.
+func (d *daemon) tailSoon(origin string) {
+	d.tails.mu.Lock()
+	delete(d.tails.next, origin)
+	delete(d.tails.wait, origin)
+	d.tails.mu.Unlock()
 	select {
 	case d.tails.wake <- struct{}{}:
 	default:
@@ -69,6 +73,9 @@ func (d *daemon) tailAll(ctx context.Context, every time.Duration) {
 			err := d.tail(ctx, h.Origin)
 			if ctx.Err() != nil {
 				return nil
+			}
+			if errors.Is(err, witness.ErrLogKey) { // it may have begun a new log
+				d.mirror.ReadKeys(h.Origin)
 			}
 			if pause, first := d.tails.done(h.Origin, every, err); err != nil && !errors.Is(err, witness.ErrNotThere) {
 				level := d.log.Debug

@@ -97,3 +97,28 @@ func TestTwoLogsShownToTheCosigner(t *testing.T) {
 		b = start(t, setup{data: b.data, port: port, mirrors: []string{a.origin}, change: alone})
 	}
 }
+
+// A host that begins a new log is followed into it: its new key is read as soon as a
+// checkpoint is met that no known key has signed.
+func TestMirrorFollowsIntoTheNewLog(t *testing.T) {
+	a := start(t, setup{change: alone})
+	b := start(t, setup{mirrors: []string{a.origin}, change: func(c *config.Config) { alone(c); c.Mirror.PollMax = config.Duration(time.Second) }})
+	log := func(want witness.TailStatus) func() bool {
+		return func() bool {
+			var hosts []struct{ Log witness.TailStatus }
+			b.call("GET", "/federation/v1/hosts", nil, &hosts)
+			return len(hosts) == 1 && hosts[0].Log == want
+		}
+	}
+	a.end(t)
+	until(t, "the log to be read", log(witness.TailStatus{Log: authority(a.origin) + "/witan", Size: 1, Read: 1}))
+	if status, text := a.operate("POST", "/log/new", nil, nil); status != 200 {
+		t.Fatalf("%d %s", status, text)
+	}
+	a.end(t)
+	until(t, "the new log to be read", log(witness.TailStatus{Log: authority(a.origin) + "/witan/2", Size: 2, Read: 2}))
+	var evidence []json.RawMessage
+	if b.call("GET", "/v1/witness/evidence", nil, &evidence); len(evidence) != 0 {
+		t.Errorf("an honest host is accused: %s", evidence)
+	}
+}

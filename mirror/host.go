@@ -59,6 +59,7 @@ type host struct {
 	look     chan struct{} // the relay told of something that only the room list explains
 	signed   chan struct{} // somebody signed for a room: others may have it
 	down     atomic.Bool   // the last look failed
+	keysSoon atomic.Bool   // the did:web document is to be read at the next look
 	wait     atomic.Int64  // nanoseconds from the last look to the next
 	waiting  atomic.Int64  // rooms that wait for a slot
 	slowTill atomic.Int64  // Unix ns until which the host counts as slow
@@ -403,7 +404,7 @@ func (h *host) poll(ctx context.Context) (news bool, err error) {
 		}
 		h.discovered = now + time.Hour.Milliseconds()
 	}
-	if now >= h.keysDue {
+	if h.keysSoon.Swap(false) || now >= h.keysDue {
 		if err := h.readKeys(ctx, now); err != nil {
 			return false, err
 		}

@@ -142,6 +142,18 @@ func (m *Mirror) RetryTarget(name string) error {
 	return m.retry(origin, roomID)
 }
 
+// ReadKeys reads the did:web document of a followed host again soon: something was
+// signed by a key that is not known. It does not wait.
+func (m *Mirror) ReadKeys(origin string) {
+	m.mu.Lock()
+	h := m.hosts[origin]
+	m.mu.Unlock()
+	if h != nil {
+		h.keysSoon.Store(true)
+		poke(h.wake)
+	}
+}
+
 func (m *Mirror) retry(origin, roomID string) error {
 	if roomID == "" {
 		return m.Retry(origin)

@@ -39,6 +39,7 @@ var (
 	ErrLogForked = errors.New("witness: the log does not go on from what was read of it")
 	ErrLogStale  = errors.New("witness: the log shows less than it has shown before")
 	ErrLogBroken = errors.New("witness: the log serves what is not under its checkpoint")
+	ErrLogKey    = errors.New("witness: the log is signed by no key that is bound to its origin")
 	ErrLogFull   = fmt.Errorf("witness: of one log no more than %d entries are read", maxTail)
 )
 
@@ -195,7 +196,7 @@ func (r *round) head() error {
 			return nil
 		}
 	}
-	return fmt.Errorf("%w: its checkpoint is signed by no key that is bound to %s", ErrLogBroken, r.t.origin)
+	return ErrLogKey
 }
 
 // compare holds the checkpoint against what was read before; done when nothing is to
