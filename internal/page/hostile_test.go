@@ -209,7 +209,7 @@ func TestHostileRoom(t *testing.T) {
 func TestVisible(t *testing.T) {
 	for in, want := range map[string]string{
 		"plain": "plain",
-		"中文 👩‍🔬 नमस्ते می‌خواهم": "中文 👩‍🔬 नमस्ते می‌خواهم",
+		"中文 👩\u200d🔬 नमस्ते می\u200cخواهم": "中文 👩\u200d🔬 नमस्ते می\u200cخواهم",
 		"a\u202eb":                              "a⟦U+202E⟧b",
 		"a\x00\x1b":                             "a⟦U+0000⟧⟦U+001B⟧",
 		"one\r\ntwo\rthree\n\tfour":             "one\ntwo\nthree\n\tfour",
@@ -258,10 +258,17 @@ func TestMarkdown(t *testing.T) {
 
 func FuzzMarkdown(f *testing.F) {
 	for _, text := range hostile {
-		f.Add(text)
+		if len(text) < 2000 { // long ones take the fuzzer minutes to make shorter
+			f.Add(text)
+		}
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		harmless(t, string(markdown(text)))
+		before := time.Now()
+		out := string(markdown(text))
+		if took := time.Since(before); took > bearable/10 {
+			t.Fatalf("it took %v", took)
+		}
+		harmless(t, out)
 		harmless(t, string(paragraphs(text)))
 		harmless(t, fmt.Sprint("<p>", isolated(text), "</p>"))
 	})
