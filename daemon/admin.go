@@ -91,11 +91,11 @@ func (d *daemon) adminMux() http.Handler {
 	})
 	for name, do := range map[string]func(string) error{
 		"add":     func(o string) error { return d.mirror.Add(o, "runtime") },
-		"remove":  d.mirror.RemoveHost,
-		"pause":   d.mirror.PauseTarget,
-		"resume":  d.mirror.ResumeTarget,
-		"retry":   d.mirror.RetryTarget,
-		"release": d.mirror.ReleaseTarget,
+		"remove":  d.mirror.Remove,
+		"pause":   d.mirror.Pause,
+		"resume":  d.mirror.Resume,
+		"retry":   d.mirror.Retry,
+		"release": d.mirror.Release,
 		"approve": d.bindings.Approve,
 	} {
 		mux.Handle("POST", "/mirror/"+name, func(w http.ResponseWriter, r *http.Request) error {

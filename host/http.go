@@ -365,19 +365,7 @@ func (h *Host) serveRequests(w http.ResponseWriter, req *http.Request) error {
 	if !s.manages {
 		return adp.Errorf(adp.PermissionDenied, "only the creator and moderators list join requests")
 	}
-	q, err := web.ParseQuery(req)
-	if err != nil {
-		return err
-	}
-	limit, err := web.Limit(q, 100, 1000)
-	if err != nil {
-		return err
-	}
-	want, err := web.String(q, "status")
-	if err != nil {
-		return err
-	}
-	after, err := h.cursor(q, "join-requests")
+	q, err := h.listQuery(req, "join-requests", "pending", "approved", "rejected", "expired")
 	if err != nil {
 		return err
 	}
@@ -386,14 +374,14 @@ func (h *Host) serveRequests(w http.ResponseWriter, req *http.Request) error {
 		return h.unavailable(err)
 	}
 	now := h.now()
-	list := []any{}
+	list, after := []any{}, q.after
 	for _, row := range all {
 		id := row.id()
-		if id <= after || want != "" && row.statusAt(now) != want {
+		if id <= after || q.status != "" && row.statusAt(now) != q.status {
 			continue
 		}
-		if len(list) == limit {
-			web.NextLink(w, h.roomURL(s.r.RoomID)+"/join-requests?"+h.page(q, "join-requests", after))
+		if len(list) == q.limit {
+			web.NextLink(w, h.roomURL(s.r.RoomID)+"/join-requests?"+q.next(after))
 			break
 		}
 		list, after = append(list, row.render(now)), id

@@ -32,26 +32,6 @@ func (h *Host) serveDiscovery(w http.ResponseWriter, _ *http.Request) error {
 	return nil
 }
 
-// cursor opens the cursor of a list, "" without one.
-func (h *Host) cursor(q url.Values, kind string) (string, error) {
-	text, err := web.String(q, "cursor")
-	if err != nil || text == "" {
-		return "", err
-	}
-	b, err := h.opt.Cursors.Open(kind, text)
-	return string(b), err
-}
-
-// page is the query of the next page: the same filters and another cursor.
-func (h *Host) page(q url.Values, kind, after string) string {
-	next := url.Values{}
-	for k, v := range q {
-		next[k] = v
-	}
-	next.Set("cursor", h.opt.Cursors.Seal(kind, []byte(after)))
-	return next.Encode()
-}
-
 // servePublic answers ADP §18.
 func (h *Host) servePublic(w http.ResponseWriter, req *http.Request) error {
 	q, err := web.ParseQuery(req)
@@ -91,45 +71,23 @@ func (h *Host) serveMine(w http.ResponseWriter, req *http.Request) error {
 	if err != nil {
 		return err
 	}
-	q, err := web.ParseQuery(req)
+	q, err := h.listQuery(req, "me-rooms", string(room.Scheduled), string(room.Active), string(room.Ended), string(room.Cancelled))
 	if err != nil {
 		return err
 	}
-	limit, err := web.Limit(q, 100, 1000)
-	if err != nil {
-		return err
-	}
-	status, err := web.String(q, "status")
-	if err != nil {
-		return err
-	}
-	switch room.Status(status) {
-	case "", room.Scheduled, room.Active, room.Ended, room.Cancelled:
-	default:
-		return adp.Errorf(adp.InvalidRequest, "status must be scheduled, active, ended or cancelled")
-	}
-	membership, err := web.String(q, "membership")
-	if err != nil {
-		return err
-	}
-	switch membership {
-	case "", "active", "left", "banned", "pending":
-	default:
-		return adp.Errorf(adp.InvalidRequest, "membership must be active, left, banned or pending")
-	}
-	before, err := h.cursor(q, "me-rooms")
+	membership, err := q.word("membership", "active", "left", "banned", "pending")
 	if err != nil {
 		return err
 	}
 	list := [][]byte{}
 	var last uint64
 	more := false
-	err = h.mine(who, before, func(r *replica.Replica) (bool, error) {
+	err = h.mine(who, q.after, func(r *replica.Replica) (bool, error) {
 		body, st, ms, err := h.mineIn(req, r, who)
-		if err != nil || body == nil || status != "" && string(st) != status || membership != "" && ms != membership {
+		if err != nil || body == nil || q.status != "" && string(st) != q.status || membership != "" && ms != membership {
 			return true, err
 		}
-		if len(list) == limit {
+		if len(list) == q.limit {
 			more = true
 			return false, nil
 		}
@@ -140,7 +98,7 @@ func (h *Host) serveMine(w http.ResponseWriter, req *http.Request) error {
 		return h.unavailable(err)
 	}
 	if more {
-		web.NextLink(w, h.opt.Origin+"/v1/me/rooms?"+h.page(q, "me-rooms", string(binary.BigEndian.AppendUint64(nil, last))))
+		web.NextLink(w, h.opt.Origin+"/v1/me/rooms?"+q.next(string(binary.BigEndian.AppendUint64(nil, last))))
 	}
 	web.WriteArray(w, list)
 	return nil

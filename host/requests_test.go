@@ -239,7 +239,7 @@ func TestRequestList(t *testing.T) {
 			t.Errorf("%s: got %v, want %v", status, got, want)
 		}
 	}
-	for _, q := range []string{"limit=0", "limit=x", "cursor=x", "limit=1&limit=2"} {
+	for _, q := range []string{"limit=0", "limit=x", "cursor=x", "limit=1&limit=2", "status=open", "status=Pending", "status=pending&status=expired"} {
 		w.get(path+"?"+q, c).refused(400, adp.InvalidRequest)
 	}
 	w.clock.Add(hour)

@@ -42,6 +42,8 @@ type hostRow struct {
 	Paused   bool   `json:"paused,omitempty"`
 	SyncedAt int64  `json:"synced_at,omitempty"`
 	API      string `json:"api,omitempty"` // as its discovery document says
+	// PackBytes is how large the type packs are that were fetched for its rooms.
+	PackBytes int64 `json:"pack_bytes,omitempty"`
 
 	Observe bool              `json:"observe,omitempty"` // join its rooms for the live stream
 	Seats   map[string]string `json:"seats,omitempty"`   // rooms that were joined, or not to be

@@ -117,7 +117,7 @@ func TestWithheldIsNotAskedForHotly(t *testing.T) {
 		t.Errorf("asked %d times before anybody wanted it", n)
 	}
 	for i := range 4 {
-		g.must(g.m.RetryTarget(h.origin() + "/v1/rooms/room"))
+		g.must(g.m.Retry(h.origin() + "/v1/rooms/room"))
 		until(t, "a share of them is asked for", func() bool { return h.asks("room") == (i+1)*mendAsks })
 		g.looks(h, 10)
 		if n := h.asks("room"); n != (i+1)*mendAsks {

@@ -61,7 +61,7 @@ type Options struct {
 	RequestsPerSecond      float64 // per host
 	RoomsPerHost           int
 	RecordsPerRoom         int64
-	BytesPerHost           int64 // of records; 0 = no limit
+	BytesPerHost           int64 // of records and of the packs that they import; 0 = no limit
 	// Retention says what is let go of the rooms of a host; nil keeps all.
 	Retention func(origin string) Retention
 	// Pending tells whether the archive of a complete room is still to be attested here;
@@ -378,9 +378,9 @@ func (m *Mirror) add(origin, source string, o *HostOptions) error {
 	return nil
 }
 
-// Remove follows a host no more, and leaves the rooms that were joined to observe
-// them. What was mirrored stays and is served.
-func (m *Mirror) Remove(origin string) error {
+// drop follows a host no more, and leaves the rooms that were joined to observe
+// them.
+func (m *Mirror) drop(origin string) error {
 	m.mu.Lock()
 	h, ok := m.hosts[origin]
 	delete(m.hosts, origin)
@@ -396,26 +396,6 @@ func (m *Mirror) Remove(origin string) error {
 	h.leaveRooms()
 	m.heads.drop(origin)
 	return h.forget()
-}
-
-// Retry asks a host again at once, its stuck rooms included. Rooms that put us out
-// as an observer are joined again.
-func (m *Mirror) Retry(origin string) error {
-	return m.with(origin, func(h *host) error {
-		err := h.readmit()
-		h.reset()
-		return err
-	})
-}
-
-// Pause stops asking a host until Resume, also after restarts.
-func (m *Mirror) Pause(origin string) error {
-	return m.with(origin, func(h *host) error { return h.pause(true) })
-}
-
-// Resume ends a Pause.
-func (m *Mirror) Resume(origin string) error {
-	return m.with(origin, func(h *host) error { return h.pause(false) })
 }
 
 func (m *Mirror) with(origin string, fn func(*host) error) error {

@@ -82,9 +82,9 @@ func (m *Mirror) maybeAdd(origin, source string) (bool, error) {
 	return true, nil
 }
 
-// RemoveHost is Remove by the operator: it holds although the configuration names
-// the host.
-func (m *Mirror) RemoveHost(name string) error {
+// Remove follows a host no more, although the configuration names it, and leaves the
+// rooms that were joined to observe them. What was mirrored stays and is served.
+func (m *Mirror) Remove(name string) error {
 	origin, roomID, err := m.find(name)
 	if err != nil {
 		return err
@@ -98,23 +98,23 @@ func (m *Mirror) RemoveHost(name string) error {
 	if _, err := m.say(origin, "", func(k *keeping) { k.Removed = true }); err != nil {
 		return err
 	}
-	return m.Remove(origin)
+	return m.drop(origin)
 }
 
-// PauseTarget stops copying a host or a room until ResumeTarget.
-func (m *Mirror) PauseTarget(name string) error {
+// Pause stops copying a host or a room until Resume, also after restarts.
+func (m *Mirror) Pause(name string) error {
 	origin, roomID, err := m.find(name)
 	if err != nil {
 		return err
 	}
 	if roomID == "" {
-		return m.Pause(origin)
+		return m.with(origin, func(h *host) error { return h.pause(true) })
 	}
 	return m.decide(origin, roomID, func(k *keeping) { k.Paused = true })
 }
 
-// ResumeTarget goes on with a host or a room that is paused or forgotten.
-func (m *Mirror) ResumeTarget(name string) error {
+// Resume goes on with a host or a room that is paused or forgotten.
+func (m *Mirror) Resume(name string) error {
 	origin, roomID, err := m.find(name)
 	if err != nil {
 		return err
@@ -123,7 +123,7 @@ func (m *Mirror) ResumeTarget(name string) error {
 		return adp.Errorf(adp.InvalidRequest, "it is not copied because of a wish that is not the operator's: %s", k.OptOut)
 	}
 	if roomID == "" {
-		if err := m.Resume(origin); err != nil {
+		if err := m.with(origin, func(h *host) error { return h.pause(false) }); err != nil {
 			return err
 		}
 	}
@@ -133,8 +133,9 @@ func (m *Mirror) ResumeTarget(name string) error {
 	return m.retry(origin, roomID)
 }
 
-// RetryTarget asks again at once about a host, or about one room.
-func (m *Mirror) RetryTarget(name string) error {
+// Retry asks again at once about a host, its stuck rooms included, or about one room.
+// Rooms of the host that put us out as an observer are joined again.
+func (m *Mirror) Retry(name string) error {
 	origin, roomID, err := m.find(name)
 	if err != nil {
 		return err
@@ -156,7 +157,11 @@ func (m *Mirror) ReadKeys(origin string) {
 
 func (m *Mirror) retry(origin, roomID string) error {
 	if roomID == "" {
-		return m.Retry(origin)
+		return m.with(origin, func(h *host) error {
+			err := h.readmit()
+			h.reset()
+			return err
+		})
 	}
 	return m.with(origin, func(h *host) error {
 		h.mu.Lock()
@@ -170,7 +175,7 @@ func (m *Mirror) retry(origin, roomID string) error {
 }
 
 // Quarantine keeps what is held of a host or a room from every reader, and copies no
-// more of it, until ReleaseTarget.
+// more of it, until Release.
 func (m *Mirror) Quarantine(name, reason string) error {
 	origin, roomID, err := m.find(name)
 	if err != nil {
@@ -188,8 +193,8 @@ func (m *Mirror) Quarantine(name, reason string) error {
 	return nil
 }
 
-// ReleaseTarget ends a quarantine.
-func (m *Mirror) ReleaseTarget(name string) error {
+// Release ends a quarantine.
+func (m *Mirror) Release(name string) error {
 	origin, roomID, err := m.find(name)
 	if err != nil {
 		return err
@@ -232,7 +237,7 @@ type Forgotten struct {
 
 // Forget drops what is held of a host or a room. Statements, attestations and
 // evidence stay. Unless do, it only tells what it would drop. What is forgotten is
-// not copied again before ResumeTarget, or, for a host, Add.
+// not copied again before Resume, or, for a host, Add.
 func (m *Mirror) Forget(name string, do bool) (out Forgotten, err error) {
 	origin, roomID, err := m.find(name)
 	if err != nil {

@@ -41,7 +41,7 @@ func TestOperateOneRoom(t *testing.T) {
 	g.holds(h, two)
 	url := h.origin() + "/v1/rooms/one"
 
-	g.must(g.m.PauseTarget(url))
+	g.must(g.m.Pause(url))
 	one.say(member, "while it is paused")
 	two.say(member, "while the other is paused")
 	h.put(one, two)
@@ -59,7 +59,7 @@ func TestOperateOneRoom(t *testing.T) {
 	if s := g.room(h, "one"); s.State != replica.Paused || s.Seq != 5 {
 		t.Errorf("after a restart: %+v", s)
 	}
-	g.must(g.m.ResumeTarget(ownOrigin + "/m/" + h.authority() + "/v1/rooms/one"))
+	g.must(g.m.Resume(ownOrigin + "/m/" + h.authority() + "/v1/rooms/one"))
 	g.holds(h, one)
 	if s := g.room(h, "one"); s.State != replica.Following || s.Reason != "" || s.Behind != 0 {
 		t.Errorf("resumed: %+v", s)
@@ -113,12 +113,12 @@ func TestQuarantine(t *testing.T) {
 	g.stop()
 	g = start(t, st, nil)
 	hidden(g)
-	if err := g.m.ReleaseTarget(h.origin() + "/v1/rooms/two"); adp.CodeOf(err) != adp.InvalidRequest {
+	if err := g.m.Release(h.origin() + "/v1/rooms/two"); adp.CodeOf(err) != adp.InvalidRequest {
 		t.Errorf("released what is not in quarantine: %v", err)
 	}
 	one.say(member, "meanwhile")
 	h.put(one)
-	g.must(g.m.ReleaseTarget(url))
+	g.must(g.m.Release(url))
 	g.holds(h, one)
 	if resp, _ := g.get(h, "/v1/rooms/one/events"); resp.StatusCode != 200 {
 		t.Errorf("released: %d", resp.StatusCode)
@@ -134,7 +134,7 @@ func TestQuarantine(t *testing.T) {
 			t.Errorf("%s of a host in quarantine: %d", id, resp.StatusCode)
 		}
 	}
-	g.must(g.m.ReleaseTarget(h.origin()))
+	g.must(g.m.Release(h.origin()))
 	if resp, _ := g.get(h, "/v1/rooms/two/events"); resp.StatusCode != 200 {
 		t.Errorf("released: %d", resp.StatusCode)
 	}
@@ -178,7 +178,7 @@ func TestForgetRoomAndHost(t *testing.T) {
 	g = start(t, st, nil)
 	g.looks(h, 3)
 	absent(g)
-	g.must(g.m.ResumeTarget(url))
+	g.must(g.m.Resume(url))
 	g.holds(h, one)
 
 	if f, err = g.m.Forget(h.origin(), true); err != nil || f.Rooms != 2 {
@@ -191,10 +191,10 @@ func TestForgetRoomAndHost(t *testing.T) {
 	if s := g.m.Hosts()[0]; s.State != Paused || s.Reason != "forgotten by the operator" {
 		t.Errorf("%+v", s)
 	}
-	g.must(g.m.ResumeTarget(h.origin()))
+	g.must(g.m.Resume(h.origin()))
 	g.holds(h, one)
 	g.holds(h, two)
-	g.must(g.m.RemoveHost(h.origin()))
+	g.must(g.m.Remove(h.origin()))
 	if r := g.m.Report(h.origin()); len(r) != 1 || r[0].State != Removed || r[0].Rooms != 2 {
 		t.Errorf("%+v", r)
 	}
@@ -209,14 +209,14 @@ func TestConfigurationDoesNotBringBack(t *testing.T) {
 	h, st := newFakeHost(t), memory(t)
 	g := start(t, st, nil)
 	g.must(g.m.Add(h.origin(), "config"))
-	g.must(g.m.PauseTarget(h.origin()))
+	g.must(g.m.Pause(h.origin()))
 	g.stop()
 	g = start(t, st, nil)
 	g.must(g.m.Add(h.origin(), "config"))
 	if s := g.m.Hosts(); len(s) != 1 || s[0].State != Paused || s[0].Source != "config" {
 		t.Errorf("%+v", s)
 	}
-	g.must(g.m.RemoveHost(h.origin()))
+	g.must(g.m.Remove(h.origin()))
 	g.stop()
 	g = start(t, st, nil)
 	g.must(g.m.Add(h.origin(), "config"))
@@ -244,7 +244,7 @@ func TestRetryOneRoom(t *testing.T) {
 	g.m.roomRetry = time.Hour
 	g.becomes(h, "room", replica.Broken)
 	h.put(s)
-	g.must(g.m.RetryTarget(h.origin() + "/v1/rooms/room"))
+	g.must(g.m.Retry(h.origin() + "/v1/rooms/room"))
 	g.holds(h, s)
 }
 
@@ -253,14 +253,14 @@ func TestTargets(t *testing.T) {
 	g := start(t, memory(t), nil).follow(h)
 	for _, name := range []string{"", "x", "ftp://a.example", "https://a.example/v1", "https://a.example/v1/rooms/public", "https://a.example/v1/rooms/a/events", "https://a.example/?x=1",
 		ownOrigin, ownOrigin + "/v1/rooms/x", ownOrigin + "/m/unknown.example/v1/rooms/x"} {
-		for what, do := range map[string]func(string) error{"pause": g.m.PauseTarget, "resume": g.m.ResumeTarget, "retry": g.m.RetryTarget, "remove": g.m.RemoveHost,
-			"release": g.m.ReleaseTarget, "quarantine": func(n string) error { return g.m.Quarantine(n, "x") }, "forget": func(n string) error { _, err := g.m.Forget(n, true); return err }} {
+		for what, do := range map[string]func(string) error{"pause": g.m.Pause, "resume": g.m.Resume, "retry": g.m.Retry, "remove": g.m.Remove,
+			"release": g.m.Release, "quarantine": func(n string) error { return g.m.Quarantine(n, "x") }, "forget": func(n string) error { _, err := g.m.Forget(n, true); return err }} {
 			if err := do(name); err == nil {
 				t.Errorf("%s %q went through", what, name)
 			}
 		}
 	}
-	if err := g.m.PauseTarget("https://nobody.example"); err == nil {
+	if err := g.m.Pause("https://nobody.example"); err == nil {
 		t.Error("a host that is not followed was paused")
 	}
 	if _, err := g.m.Withhold(h.origin()+"/v1/rooms/none", 1, "x"); adp.CodeOf(err) != adp.RoomNotFound {

@@ -60,7 +60,7 @@ func TestOptOutOfARoom(t *testing.T) {
 				if p, err := rep.Inclusion(2, 4); err != nil || p.LeafHash != s.recs[1].Hash { // proofs stay
 					t.Errorf("proof: %v", err)
 				}
-				if err := g.m.ResumeTarget(h.origin() + "/v1/rooms/room"); adp.CodeOf(err) != adp.InvalidRequest {
+				if err := g.m.Resume(h.origin() + "/v1/rooms/room"); adp.CodeOf(err) != adp.InvalidRequest {
 					t.Errorf("the operator went over the wish: %v", err)
 				}
 			}

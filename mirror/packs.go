@@ -45,8 +45,10 @@ func (p *packMisses) add(ref types.PackRef, now int64) {
 
 // fetchPacks collects the external packs that the records of a page import, and
 // fetches those that the store lacks, for a bounded time. What is not to be had
-// makes the import unverifiable.
-func (m *Mirror) fetchPacks(ctx context.Context, page []checked) map[string]*types.Pack {
+// makes the import unverifiable. They count among the bytes of the host; errFull when
+// one might not fit any more.
+func (h *host) fetchPacks(ctx context.Context, page []checked) (map[string]*types.Pack, error) {
+	m := h.m
 	var refs []types.PackRef
 	for _, c := range page {
 		if c.rec != nil {
@@ -54,19 +56,24 @@ func (m *Mirror) fetchPacks(ctx context.Context, page []checked) map[string]*typ
 		}
 	}
 	if len(refs) == 0 {
-		return nil
+		return nil, nil
 	}
 	have, missing := m.o.Replicas.PacksFor(refs)
 	ctx, cancel := context.WithTimeout(ctx, m.packWait)
 	defer cancel()
-	asked := 0
+	asked, space, kept := 0, h.space(), int64(0)
+	var full error
 	for _, ref := range missing {
 		now := m.o.Now()
 		if asked == packsPerPage || ctx.Err() != nil || have[ref.Digest] != nil || m.packs.waits(ref, now) {
 			continue
 		}
+		if space-kept < maxPack {
+			full = errFull
+			break
+		}
 		asked++
-		p, err := m.fetchPack(ctx, ref)
+		p, size, err := m.fetchPack(ctx, ref)
 		if err != nil {
 			m.packs.add(ref, now)
 			m.log.Info("a type pack is not to be had", "pack", ref.URI, "reason", err)
@@ -76,24 +83,45 @@ func (m *Mirror) fetchPacks(ctx context.Context, page []checked) map[string]*typ
 			have = map[string]*types.Pack{}
 		}
 		have[ref.Digest] = p
+		kept += size
 	}
-	return have
+	if kept > 0 {
+		if err := h.update(func(row *hostRow) { row.PackBytes += kept }); err != nil {
+			return nil, local(err)
+		}
+	}
+	return have, full
 }
 
-func (m *Mirror) fetchPack(ctx context.Context, ref types.PackRef) (*types.Pack, error) {
+// space is how many bytes the host may still take: of records, and of the packs that
+// they import.
+func (h *host) space() int64 {
+	space := h.m.o.BytesPerHost
+	if space <= 0 {
+		return 1 << 62
+	}
+	h.mu.Lock()
+	space -= h.row.PackBytes
+	h.mu.Unlock()
+	for _, r := range h.m.o.Replicas.Of(h.origin) {
+		space -= r.Row().Bytes
+	}
+	return space
+}
+
+func (m *Mirror) fetchPack(ctx context.Context, ref types.PackRef) (p *types.Pack, size int64, err error) {
 	resp, err := m.o.Fetch.Do(ctx, fetch.Request{URL: ref.URI, MaxBytes: maxPack, Timeout: m.packWait})
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	if resp.Status/100 != 2 {
-		return nil, &statusError{path: ref.URI, status: resp.Status}
+		return nil, 0, &statusError{path: ref.URI, status: resp.Status}
 	}
 	if err := types.Digest(ref.Digest, resp.Body); err != nil {
-		return nil, err
+		return nil, 0, err
 	}
-	p, err := types.ParsePack(resp.Body)
-	if err != nil {
-		return nil, err
+	if p, err = types.ParsePack(resp.Body); err != nil {
+		return nil, 0, err
 	}
-	return p, m.o.Replicas.KeepPack(ref.Digest, resp.Body)
+	return p, int64(len(resp.Body)), m.o.Replicas.KeepPack(ref.Digest, resp.Body)
 }

@@ -181,3 +181,49 @@ func TestOversizedPagesAreAskedForInParts(t *testing.T) {
 		t.Errorf("%d requests", n)
 	}
 }
+
+// Type packs that rooms import count among the bytes of their host, over a restart too.
+func TestPacksCountAsBytesOfTheHost(t *testing.T) {
+	pack := func(n int) []byte {
+		return fmt.Appendf(nil, `{"protocol":"agent-discourse/1.0","packs":[{"id":"x:notes%d/1.0","title":"%s","types":[{"type":"note%d.add","kind":"message","title":"Note","schema":{"type":"object"}}]}]}`,
+			n, strings.Repeat("n", 100), n)
+	}
+	asked := make(chan string, 100)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked <- r.URL.Path
+		n, _ := strconv.Atoi(strings.TrimPrefix(r.URL.Path, "/"))
+		_, _ = w.Write(pack(n))
+	}))
+	defer server.Close()
+	tell := func(id string, n int) *story {
+		sum := sha256.Sum256(pack(n))
+		s := newStory(t, id, map[string]any{"types": []any{map[string]any{"pack": fmt.Sprint(server.URL, "/", n), "digest": "sha256:" + adp.Encode(sum[:])}}})
+		s.add(member, room.Join, map[string]any{"role": "speaker"})
+		return s
+	}
+	h, st := newFakeHost(t), memory(t)
+	first := tell("first", 1)
+	h.put(first)
+	size := int64(len(pack(1)))
+	for _, rec := range first.recs {
+		size += int64(len(rec.JSON()))
+	}
+	g := start(t, st, nil).follow(h)
+	g.holds(h, first)
+	if got := g.m.Report(h.origin())[0].Bytes; got != size {
+		t.Errorf("%d bytes are counted, want %d", got, size)
+	}
+	g.stop()
+	g = start(t, st, func(o *Options) { o.BytesPerHost = size + maxPack - 1 })
+	if got := g.m.Report(h.origin())[0].Bytes; got != size {
+		t.Errorf("%d bytes are counted after a restart, want %d", got, size)
+	}
+	h.put(tell("second", 2))
+	until(t, "the second room says why it is not copied", func() bool {
+		p := g.m.Hosts()[0].Problems
+		return len(p) == 1 && p[0].RoomID == "second" && strings.Contains(p[0].Reason, "mirror.bytes_per_host")
+	})
+	if path := <-asked; path != "/1" || len(asked) != 0 {
+		t.Errorf("asked for %s, and for %d more", path, len(asked))
+	}
+}

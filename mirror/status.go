@@ -16,7 +16,7 @@ const Removed = "removed"
 // HostReport is all that the operator may want to know of a host.
 type HostReport struct {
 	HostStatus
-	Bytes    int64            `json:"bytes"`  // of the records held
+	Bytes    int64            `json:"bytes"`  // of the records held, and of the type packs that they import
 	Behind   int64            `json:"behind"` // records that the host lists and we do not hold
 	Verdicts map[string]int64 `json:"verdicts"`
 	States   map[string]int64 `json:"states"`
@@ -78,6 +78,7 @@ func (m *Mirror) report(origin string, h *host, held []*replica.Replica, whole b
 	if h != nil {
 		out.HostStatus = h.status()
 		h.mu.Lock()
+		out.Bytes = h.row.PackBytes
 		for id, v := range h.rooms {
 			listed[id] = v.listed
 			if reason := v.trouble(h); reason != "" {

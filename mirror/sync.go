@@ -235,8 +235,16 @@ func (h *host) take(ctx context.Context, v *roomView, page []checked) (n int, ba
 	if reason, stopped := h.m.stopped(h.origin, v.id); stopped && !(v.recheck && takesBack(page)) { // perhaps since the look began
 		return 0, nil, stuck(reason)
 	}
-	packs := h.m.fetchPacks(ctx, page)
 	r := h.replicaOf(v)
+	packs, err := h.fetchPacks(ctx, page)
+	switch {
+	case errors.Is(err, errFull) && r != nil:
+		return 0, nil, h.full(r)
+	case errors.Is(err, errFull):
+		return 0, nil, stuck("what is allowed for this host (mirror.bytes_per_host) is used up")
+	case err != nil:
+		return 0, nil, err
+	}
 	held := int64(0)
 	if r != nil {
 		held = r.Row().Bytes
@@ -247,14 +255,7 @@ func (h *host) take(ctx context.Context, v *roomView, page []checked) (n int, ba
 		h.switchTo(v, r)
 		n, page = 1, page[1:]
 	}
-	space := int64(1 << 62)
-	if limit := h.m.o.BytesPerHost; limit > 0 {
-		for _, o := range h.m.o.Replicas.Of(h.origin) {
-			limit -= o.Row().Bytes
-		}
-		space = limit
-	}
-	more, bad, err := h.appendAll(r, page, packs, space)
+	more, bad, err := h.appendAll(r, page, packs, h.space())
 	copied := r.Row().Bytes - held
 	h.progress.add(int64(n+more), copied, time.Now())
 	h.m.metrics.bytes.Add(float64(max(0, copied)))
