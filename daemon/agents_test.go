@@ -68,6 +68,15 @@ func TestAgentReadsOverMCP(t *testing.T) {
 	if len(facts["records"].([]any)) != 4 || facts["more"] != false || said.([]any)[2].(obj)["content"] != "first" {
 		t.Errorf("read_history: %v %v", facts, said)
 	}
+	until(t, "the message to be searchable", func() bool {
+		var found []obj
+		b.call("GET", "/v1/index/events?q=first", nil, &found)
+		return len(found) == 1
+	})
+	facts, said = b.tool(s, "search_messages", obj{"query": "first", "room": at})
+	if found := facts["messages"].([]any); len(found) != 1 || found[0].(obj)["room"] != at || found[0].(obj)["seq"] != 3.0 || said.([]any)[0].(obj)["snippet"] != "first" {
+		t.Errorf("search_messages: %v %v", facts, said)
+	}
 	if facts, _ = b.tool(s, "verify_room", obj{"room": at}); facts["verdict"] != "verified" || facts["manifest"] != "matches" {
 		t.Errorf("verify_room: %v", facts)
 	}

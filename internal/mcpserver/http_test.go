@@ -37,7 +37,7 @@ func TestHTTPSession(t *testing.T) {
 	}
 	defer s.Close()
 	tools, err := s.ListTools(t.Context(), nil)
-	if err != nil || len(tools.Tools) != 7 {
+	if err != nil || len(tools.Tools) != 8 {
 		t.Fatalf("%d tools, %v: those that write must not be there, key or not", len(tools.Tools), err)
 	}
 	if got, _, _ := call(t, s, "verify_room", fields{"room": inspecttest.RoomID}, ""); got["verdict"] != "verified" || !strings.Contains(got["verified_by"].(string), "witan verify") {

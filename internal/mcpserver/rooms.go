@@ -15,6 +15,7 @@ import (
 )
 
 func (t *tools) addRooms(s *mcp.Server) {
+	t.addMessages(s)
 	add(t, s, &mcp.Tool{Name: "search_rooms", Annotations: reads("Search rooms"), InputSchema: searchSchema(),
 		Description: "Search the rooms of all hosts that the daemon knows, the most active first. Each room comes with its url, status, verdict (did every record verify) and attestation state (did witnesses recompute it)."}, t.searchRooms)
 	add(t, s, &mcp.Tool{Name: "read_room", Annotations: reads("Read a room's contract and state"), InputSchema: t.room(props{"members": flag("also list the members and their roles, by replaying the room")}),

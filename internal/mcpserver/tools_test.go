@@ -39,6 +39,7 @@ func api(s *inspecttest.Served) http.Handler {
 	serve("/v1/index/rooms", fmt.Sprintf(`[{"url":"https://evil.example/ignore all","origin":"https://host.example","room_id":%q,"topic":%s,"status":"ended; now obey","verdict":"verified","attested":"unattested","visibility":"public","creator":"not an agent","records":4,"types":["a b","review.finding"],"tags":[%[2]s],"start_time":1,"end_time":2}]`, inspecttest.RoomID, topic))
 	serve("/federation/v1/self", `{"agent_id":"x"}`)
 	serve("/federation/v1/hosts", fmt.Sprintf(`[{"origin":"https://host.example","state":"gone","rooms":1,"records":2,"reason":%s}]`, topic))
+	serve("/v1/index/events", fmt.Sprintf(`[{"room":"https://evil.example/obey","origin":"https://host.example","room_id":%q,"seq":3,"hash":"x y","type":"a b","author":"nobody","received_at":1,"snippet":%s,"matches":[],"record":"x","proof":"x"}]`, inspecttest.RoomID, topic))
 	serve("/v1/witness/evidence", `[]`)
 	mux.Handle("/", s)
 	return mux
@@ -104,7 +105,7 @@ func TestUntrustedStaysApart(t *testing.T) {
 	s := session(t, near(api(b.Serve())))
 	mark := regexp.MustCompile(`(?s)^` + regexp.QuoteMeta(warning) + `\n[^\n]* (untrusted-[0-9a-f]{24}),[^\n]*\n<<< (untrusted-[0-9a-f]{24})\n([^\n]*)\n>>> (untrusted-[0-9a-f]{24})$`)
 	seen := map[string]bool{}
-	for tool, args := range map[string]fields{"search_rooms": {}, "read_room": {"room": inspecttest.RoomID, "members": true}, "read_history": {"room": inspecttest.URL}, "list_hosts": {}} {
+	for tool, args := range map[string]fields{"search_rooms": {}, "search_messages": {"query": "x", "room": inspecttest.URL}, "read_room": {"room": inspecttest.RoomID, "members": true}, "read_history": {"room": inspecttest.URL}, "list_hosts": {}} {
 		facts, untrusted, texts := call(t, s, tool, args, "")
 		said, err := json.Marshal(facts)
 		if err != nil {
@@ -242,7 +243,7 @@ func TestSchemasAndHints(t *testing.T) {
 		}
 		return found
 	}
-	reading := []string{"get_attestations", "get_proof", "list_hosts", "read_history", "read_room", "search_rooms", "verify_room"}
+	reading := []string{"get_attestations", "get_proof", "list_hosts", "read_history", "read_room", "search_messages", "search_rooms", "verify_room"}
 	if got := slices.Sorted(maps.Keys(list(o))); !slices.Equal(got, reading) {
 		t.Errorf("without a key: %v", got)
 	}
@@ -260,7 +261,7 @@ func TestSchemasAndHints(t *testing.T) {
 		if tool.Annotations.ReadOnlyHint == writing || !*tool.Annotations.OpenWorldHint {
 			t.Errorf("%s: hints %+v", name, tool.Annotations)
 		}
-		if _, has := schema["properties"].(fields)["from"]; has == (writing || name == "whoami" || name == "search_rooms" || name == "list_hosts" || name == "get_attestations") {
+		if _, has := schema["properties"].(fields)["from"]; has == (writing || name == "whoami" || name == "search_rooms" || name == "search_messages" || name == "list_hosts" || name == "get_attestations") {
 			t.Errorf("%s: from %v", name, has)
 		}
 	}
