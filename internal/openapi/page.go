@@ -111,6 +111,11 @@ func (d *Document) shown(op operation) shownOp {
 	for _, status := range slices.Sorted(maps.Keys(responses)) {
 		r := d.resolve(responses[status])
 		one := shownResponse{Status: status, Text: line(str(r, "description")), Bodies: d.bodies(r)}
+		for i := range one.Bodies {
+			if status >= "400" { // all refusals look alike
+				one.Bodies[i].Example = ""
+			}
+		}
 		headers, _ := r["headers"].(object)
 		for _, name := range slices.Sorted(maps.Keys(headers)) {
 			h := d.resolve(headers[name])
