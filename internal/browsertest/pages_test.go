@@ -73,6 +73,10 @@ func TestPages(t *testing.T) {
 					b.shoot(what)
 				}
 			}
+			b.size(320, 900) // what is left of a desk at 400 %
+			if wide := eval[int](b, "document.documentElement.scrollWidth"); wide > 320 {
+				t.Errorf("%s is %d wide in a window of 320", v.name, wide)
+			}
 			b.clean(v.name, v.except...)
 		})
 	}
@@ -152,6 +156,39 @@ func TestHeaders(t *testing.T) {
 		if strings.Contains(policy, "unsafe-inline") || strings.Contains(policy, "'unsafe-eval'") || strings.Contains(policy, "http") || got.Header.Get("Set-Cookie") != "" ||
 			got.Header.Get("X-Content-Type-Options") != "nosniff" || got.Header.Get("Referrer-Policy") != "no-referrer" {
 			t.Errorf("%s: %v", v.name, got.Header)
+		}
+	}
+}
+
+// No link of a page leads nowhere.
+func TestLinks(t *testing.T) {
+	w := begin(t)
+	seen := map[string]string{}
+	for _, v := range w.views() {
+		if v.except != nil {
+			continue
+		}
+		b := open(t, v.origin)
+		b.visit(v.path)
+		for _, u := range eval[[]string](b, `[...document.querySelectorAll('a[href], link[href]')].map(e => new URL(e.href)).filter(u => u.origin === location.origin).map(u => u.origin + u.pathname + u.search)`) {
+			if seen[u] == "" {
+				seen[u] = v.name
+			}
+		}
+	}
+	if len(seen) < 50 {
+		t.Fatalf("only %d links", len(seen))
+	}
+	for u, from := range seen {
+		r, err := http.Get(u)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := r.Body.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if r.StatusCode >= 400 {
+			t.Errorf("%s leads to %s: status %d", from, u, r.StatusCode)
 		}
 	}
 }

@@ -6,7 +6,11 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
+	_ "time/tzdata"
 
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 )
 
@@ -84,6 +88,27 @@ func TestLiveUpdate(t *testing.T) {
 		x.clean("live")
 	}
 	b.shoot("room-live-updated")
+}
+
+// Times are those of the zone in which the reader is; the exact one is in the title.
+func TestZone(t *testing.T) {
+	w := begin(t)
+	var r struct {
+		StartTime int64 `json:"start_time"`
+	}
+	b := open(t, w.a.origin)
+	b.must(w.a.get("/v1/rooms/"+w.modbus.id, &r))
+	for _, zone := range []string{"Asia/Kathmandu", "America/St_Johns"} {
+		b.must(chromedp.Do(b.ctx, call(emulation.SetTimezoneOverride, emulation.SetTimezoneOverrideParams{TimezoneID: zone})))
+		b.visit(w.modbus.page())
+		loc, err := time.LoadLocation(zone)
+		b.must(err)
+		want := time.UnixMilli(r.StartTime).In(loc).Format("3:04")
+		shown := eval[string](b, `document.querySelector('.contract time').textContent`)
+		if title := eval[string](b, `document.querySelector('.contract time').title`); !strings.Contains(shown, want) || !strings.Contains(title, time.UnixMilli(r.StartTime).UTC().Format("2006-01-02 15:04:05 UTC")) {
+			t.Errorf("%s: %q with title %q, want %s", zone, shown, title, want)
+		}
+	}
 }
 
 // With the keyboard alone everything can be reached, in the order of the page, and it is always to be seen where one is.
