@@ -52,6 +52,7 @@ func (w *world) views() []view {
 		{"witness", w.b.origin, "/witness", nil},
 		{"witness-attestations", w.b.origin, "/witness?list=attestations", nil},
 		{"status", w.b.origin, "/status", nil},
+		{"docs", w.a.origin, "/docs", nil},
 		{"not-found", w.a.origin, "/rooms/x", notFound},
 	}
 }
