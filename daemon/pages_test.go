@@ -80,10 +80,18 @@ func TestPagesKeepTheReadRules(t *testing.T) {
 		}
 	}
 
+	until(t, "what was said to be found", func() bool {
+		_, _, body := b.browse("/rooms?q=words")
+		return strings.Contains(body, "<mark>words</mark> of the public room") && !strings.Contains(body, "of the restricted room")
+	})
+
 	b.command("/mirror/quarantine", obj{"origin": a.origin + "/v1/rooms/" + ids["public"], "reason": "a complaint"})
 	status, _, body := b.browse(pageOf(a.origin, ids["public"]))
 	if status != 404 || strings.Contains(body, "words of the") || !strings.Contains(body, "quarantine") {
 		t.Errorf("in quarantine: %d %s", status, body)
+	}
+	if _, _, body := b.browse("/rooms?q=words"); strings.Contains(body, "of the public room") {
+		t.Error("the search shows what was said in a room in quarantine")
 	}
 	if _, _, body := b.browse("/hosts/" + authority(a.origin)); strings.Contains(body, "Topic of the public room") {
 		t.Error("the page of the host names a room in quarantine by its topic")

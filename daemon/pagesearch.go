@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/url"
 
+	"github.com/witan-adp/witan/adp"
 	"github.com/witan-adp/witan/index"
 	"github.com/witan-adp/witan/internal/page"
 )
@@ -39,6 +40,26 @@ func roomItem(r *index.Room) page.RoomItem {
 		Visibility: r.Visibility, Tags: r.Tags, Status: r.Status, StartTime: r.StartTime, EndTime: r.EndTime, Members: r.Members, Speakers: r.Speakers,
 		Records: r.Records, LastActivity: r.LastActivity, Verdict: r.Verdict, State: r.State, Reason: r.Reason, Attested: r.Attested, Attestations: r.Attestations,
 		SyncedAt: r.SyncedAt, Unverifiable: r.Unverifiable, Withheld: r.Withheld, Own: r.Own, Hidden: r.Hidden, MetadataOnly: r.Verdict == unverified}
+}
+
+// Said implements page.Source. What a search of messages does not take, such as a word
+// of one letter, finds none: the search of rooms has judged the query.
+func (p *pages) Said(ctx context.Context, q url.Values) ([]page.Said, error) {
+	if p.d.messages == nil {
+		return nil, nil
+	}
+	found, err := p.d.messages.Search(ctx, q)
+	if adp.CodeOf(err) == adp.InvalidRequest {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	var out []page.Said
+	for _, e := range found.Events {
+		out = append(out, page.Said{Authority: authority(e.Origin), RoomID: e.RoomID, Author: e.Author, Seq: e.Seq, At: e.ReceivedAt, Snippet: e.Snippet, Matches: e.Matches})
+	}
+	return out, nil
 }
 
 // unverified is the verdict of a room that is listed and not copied.

@@ -83,7 +83,7 @@ var english = map[string]string{
 	"rooms.title": "Rooms", "rooms.lead": "Rooms of this host and of every host that it follows.", "rooms.list": "Rooms found", "rooms.found.one": "%s room", "rooms.found.other": "%s rooms",
 	"rooms.nothing": "No room matches. Take a filter away, or search for fewer words.", "rooms.empty": "There are no rooms yet.",
 	"rooms.elsewhere": "Listed only, and not copied here. At its host:",
-	"rooms.hidden":    "Held here, and not shown.", "rooms.partial": "A word of the search is very common: the most active rooms are shown.",
+	"rooms.said":      "In what was said", "rooms.said.note": "the newest messages with these words", "rooms.said.at": "Record %d", "rooms.hidden": "Held here, and not shown.", "rooms.partial": "A word of the search is very common: the most active rooms are shown.",
 	"search.label": "Search rooms", "search.q": "Words in topic, agenda, guidance, tags", "search.placeholder": "Words in topic, agenda, guidance or tags", "search.button": "Search",
 	"search.sort": "Order", "search.active": "Filters that are set", "search.drop": "take this filter away", "sort.default": "As fits", "sort.activity": "Latest activity", "sort.start": "Start",
 	"sort.relevance": "Relevance", "facets.label": "Narrow the search",

@@ -25,6 +25,7 @@ func (s *Site) funcs() template.FuncMap {
 		"text":    func(text string, most int) template.HTML { return isolated(clip(text, most)) },
 		"plain":   func(text string) string { return visible(oneLine(text)) },
 		"paras":   paragraphs,
+		"hits":    hits,
 		"short":   shortHash,
 		"icon":    icon,
 		"badge":   badge,

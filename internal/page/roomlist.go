@@ -16,6 +16,9 @@ var searchFields = []string{"q", "status", "host", "language", "tag", "types", "
 // faceted are the fields whose values are counted beside a search.
 const faceted = "status,host,language,tag"
 
+// saidShown is how many messages a search shows beside the rooms.
+const saidShown = "5"
+
 // roomsView is what the page of a search shows.
 type roomsView struct {
 	*RoomList
@@ -25,6 +28,7 @@ type roomsView struct {
 	NextPage string
 	Filtered bool
 	Paged    bool // not the first page
+	Said     []Said
 }
 
 // chip is a filter that is set, and the search without it.
@@ -68,6 +72,15 @@ func (s *Site) serveRooms(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	v.Paged = search.Has("cursor")
+	if v.Q["q"] != "" && !v.Paged {
+		said := url.Values{"q": {v.Q["q"]}, "limit": {saidShown}}
+		if host := v.Q["host"]; host != "" {
+			said.Set("host", host)
+		}
+		if v.Said, err = s.src.Said(r.Context(), said); err != nil {
+			return err
+		}
+	}
 	search.Del("cursor")
 	if v.Next != "" {
 		v.NextPage = with(search, "cursor", v.Next)

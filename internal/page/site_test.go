@@ -150,6 +150,14 @@ func TestSearch(t *testing.T) {
 	}); len(n) != 1 {
 		t.Error("the chosen value is not chosen")
 	}
+	w.said = []Said{{theHost, roomID, string(w.id("ben")), 7, start, "Three <b>owls</b>", [][2]int{{9, 13}}}}
+	found := w.page("/rooms?q=owls")
+	if m := find(found, func(n *html.Node) bool { return n.Data == "mark" }); len(m) != 1 || textOf(m[0]) != "owls" || textOf(m[0].Parent) != "Three <b>owls</b>" {
+		t.Errorf("what was said is not shown: %d", len(m))
+	}
+	if a := find(found, func(n *html.Node) bool { return attr(n, "href") == thePlace+"?seq=7#s-7" }); len(a) != 1 {
+		t.Error("what was said does not lead to its record")
+	}
 	if got := textOf(doc); !strings.Contains(got, "Held here, and not shown. because") || !strings.Contains(got, "Listed only, and not copied here") {
 		t.Errorf("rooms that are not shown: %q", got)
 	}

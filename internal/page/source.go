@@ -19,6 +19,9 @@ type Source interface {
 	// Rooms is one page of the rooms that are known, with the parameters of
 	// GET /v1/index/rooms.
 	Rooms(ctx context.Context, q url.Values) (*RoomList, error)
+	// Said finds messages in rooms that this daemon shows to everybody, the newest first,
+	// with q and host of GET /v1/index/events.
+	Said(ctx context.Context, q url.Values) ([]Said, error)
 	// Room is a room that this daemon hosts or holds.
 	Room(ctx context.Context, authority, id string) (*Room, error)
 	// Hosts lists the hosts that are followed, or of which rooms are held.
@@ -70,6 +73,14 @@ type Facet struct {
 type FacetValue struct {
 	Value string
 	Count int64
+}
+
+// Said is a message that a search found.
+type Said struct {
+	Authority, RoomID, Author string
+	Seq, At                   int64
+	Snippet                   string
+	Matches                   [][2]int // from, to: code points of Snippet
 }
 
 // RoomItem is a room as lists show it.

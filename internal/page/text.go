@@ -93,6 +93,27 @@ func isolated(s string) template.HTML {
 	return template.HTML(`<bdi>` + dress(template.HTMLEscapeString(visible(oneLine(s)))) + `</bdi>`)
 }
 
+// hits is a piece of foreign text with what a search was for in it: from, to, in
+// code points.
+func hits(text string, matches [][2]int) template.HTML {
+	runes := []rune(text)
+	var b strings.Builder
+	write := func(part []rune) { b.WriteString(dress(template.HTMLEscapeString(visible(string(part))))) }
+	at := 0
+	for _, m := range matches {
+		if m[0] < at || m[1] <= m[0] || m[1] > len(runes) {
+			continue
+		}
+		write(runes[at:m[0]])
+		b.WriteString("<mark>")
+		write(runes[m[0]:m[1]])
+		b.WriteString("</mark>")
+		at = m[1]
+	}
+	write(runes[at:])
+	return template.HTML(`<bdi>` + b.String() + `</bdi>`)
+}
+
 // paragraphs is plain text of many lines. Each paragraph has its own direction.
 func paragraphs(s string) template.HTML {
 	var b strings.Builder

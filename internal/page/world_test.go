@@ -33,6 +33,7 @@ type world struct {
 	asked  url.Values // of the last search
 	next   string
 	facets []Facet
+	said   []Said
 	room   *Room
 	log    *records
 	hosts  []Host
@@ -78,6 +79,7 @@ func (w *world) Rooms(_ context.Context, q url.Values) (*RoomList, error) {
 	w.asked = q
 	return &RoomList{Rooms: w.rooms, Facets: w.facets, Next: w.next, Total: int64(len(w.rooms))}, w.fails
 }
+func (w *world) Said(context.Context, url.Values) ([]Said, error) { return w.said, w.fails }
 func (w *world) Room(_ context.Context, authority, id string) (*Room, error) {
 	if w.fails != nil {
 		return nil, w.fails
@@ -233,7 +235,7 @@ var ours = map[string]bool{}
 
 func init() {
 	for _, name := range strings.Fields(`html head meta title link script body a header nav ul ol li main footer p div svg path circle rect h1 h2 h3 h4 h5 h6 span code pre
-		details summary dl dt dd section article aside form label input select option button progress table thead tbody tr th td figure figcaption time bdi q cite em strong del
+		details summary dl dt dd section article aside form label input select option button progress table thead tbody tr th td figure figcaption time bdi q cite em strong del mark
 		blockquote br hr`) {
 		ours[name] = true
 	}
