@@ -69,7 +69,7 @@ func (t *tools) searchMessages(ctx context.Context, in messagesIn) (f messagesFa
 	if err != nil {
 		return f, nil, err
 	}
-	f, u = messagesFacts{Messages: []messageFacts{}, NextCursor: word(next), Cut: h.Get("Witan-Note") != ""}, []messageText{}
+	f, u = messagesFacts{Messages: []messageFacts{}, NextCursor: cursor(next), Cut: h.Get("Witan-Note") != ""}, []messageText{}
 	for _, v := range list {
 		at := remote.Room{Base: origin(v.Get("origin").Text()), ID: roomID(v.Get("room_id").Text())}.URL()
 		seq := number(v.Get("seq"))

@@ -89,7 +89,7 @@ func (t *tools) searchRooms(ctx context.Context, in searchIn) (f searchFacts, u 
 	if err != nil {
 		return f, nil, err
 	}
-	f, u = searchFacts{Rooms: []roomFacts{}, NextCursor: word(next)}, []roomText{}
+	f, u = searchFacts{Rooms: []roomFacts{}, NextCursor: cursor(next)}, []roomText{}
 	for _, v := range list {
 		r, w := indexed(v)
 		f.Rooms, u = append(f.Rooms, r), append(u, w)

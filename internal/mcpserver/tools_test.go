@@ -231,6 +231,33 @@ func TestTampered(t *testing.T) {
 	call(t, s, "get_proof", fields{"room": inspecttest.RoomID, "seq": 7}, "record 7 does not verify")
 }
 
+// A list is read to its end by its cursors, however long they are.
+func TestPaging(t *testing.T) {
+	long := strings.Repeat("Ab0_-", 200)
+	mux := http.NewServeMux()
+	for _, path := range []string{"/v1/index/rooms", "/v1/index/events"} {
+		mux.HandleFunc("GET "+path, func(w http.ResponseWriter, r *http.Request) {
+			if q := r.URL.Query(); q.Get("cursor") == "" {
+				w.Header().Set("Link", "<"+daemonOrigin+path+"?cursor="+long+"&q=x>; rel=\"next\"")
+			} else if q.Get("cursor") != long || q.Get("q") != "x" {
+				t.Errorf("%s was asked for %v", path, q)
+			}
+			w.Header().Set("Content-Type", "application/json")
+			_, _ = w.Write([]byte("[]"))
+		})
+	}
+	s := session(t, near(mux))
+	for _, tool := range []string{"search_rooms", "search_messages"} {
+		facts, _, _ := call(t, s, tool, fields{"query": "x"}, "")
+		if facts["next_cursor"] != long {
+			t.Errorf("%s: the next cursor is %v", tool, facts["next_cursor"])
+		}
+		if facts, _, _ = call(t, s, tool, fields{"query": "x", "cursor": long}, ""); facts["next_cursor"] != nil {
+			t.Errorf("%s: the last page goes on at %v", tool, facts["next_cursor"])
+		}
+	}
+}
+
 func TestSchemasAndHints(t *testing.T) {
 	o := near(api(inspecttest.Room(1, false).Serve()))
 	list := func(o Options) map[string]*mcp.Tool {

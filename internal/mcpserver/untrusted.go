@@ -117,8 +117,13 @@ func shown(v value) any {
 // The functions below are what may stand among the facts: words, hashes, addresses and times, which hold no sentence.
 
 // word is a term of some vocabulary, such as a status or the name of a type; what does not look like one is "?".
-func word(s string) string {
-	if len(s) > 100 {
+func word(s string) string { return short(s, 100) }
+
+// cursor is where the next page of a list begins.
+func cursor(s string) string { return short(s, 2000) }
+
+func short(s string, most int) string {
+	if len(s) > most {
 		return "?"
 	}
 	for i := range len(s) {
