@@ -57,7 +57,8 @@ func (p *pages) Said(ctx context.Context, q url.Values) ([]page.Said, error) {
 	}
 	var out []page.Said
 	for _, e := range found.Events {
-		out = append(out, page.Said{Authority: authority(e.Origin), RoomID: e.RoomID, Author: e.Author, Seq: e.Seq, At: e.ReceivedAt, Snippet: e.Snippet, Matches: e.Matches})
+		r, _ := p.d.index.Room(e.Origin, e.RoomID)
+		out = append(out, page.Said{Authority: authority(e.Origin), RoomID: e.RoomID, Topic: r.Topic, Author: e.Author, Seq: e.Seq, At: e.ReceivedAt, Snippet: e.Snippet, Matches: e.Matches})
 	}
 	return out, nil
 }

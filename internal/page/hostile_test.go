@@ -190,7 +190,7 @@ func TestHostileRoom(t *testing.T) {
 				Problems: []HostRoom{{ID: text, Topic: text, State: text, Verdict: text, Reason: text, Shown: true}}, Keys: []HostKey{{Purpose: text, Key: text}}}}
 			w.signed["evidence"] = [][]byte{encode(t, map[string]any{"class": text, "kind": text, "origin": "https://" + theHost, "room_id": roomID, "agent": text, "reason": text, "seen_at": start})}
 			w.self.Alarms = []Alarm{{Authority: theHost, RoomID: roomID, Topic: text, Verdict: text, Reason: text}}
-			w.said = []Said{{theHost, roomID, text, 2, start, text, [][2]int{{0, 1}, {2, 3}, {1, 2}, {5, 1 << 30}}}}
+			w.said = []Said{{theHost, roomID, text, text, 2, start, text, [][2]int{{0, 1}, {2, 3}, {1, 2}, {5, 1 << 30}}}}
 			before := time.Now()
 			h := w.handler()
 			for _, path := range []string{thePlace, "/", "/rooms?q=x", "/hosts", "/hosts/" + theHost, "/witness?list=evidence", "/status", thePlace + "?after=0&from=0&fragment=1"} {

@@ -150,7 +150,7 @@ func TestSearch(t *testing.T) {
 	}); len(n) != 1 {
 		t.Error("the chosen value is not chosen")
 	}
-	w.said = []Said{{theHost, roomID, string(w.id("ben")), 7, start, "Three <b>owls</b>", [][2]int{{9, 13}}}}
+	w.said = []Said{{theHost, roomID, "A topic", string(w.id("ben")), 7, start, "Three <b>owls</b>", [][2]int{{9, 13}}}}
 	found := w.page("/rooms?q=owls")
 	if m := find(found, func(n *html.Node) bool { return n.Data == "mark" }); len(m) != 1 || textOf(m[0]) != "owls" || textOf(m[0].Parent) != "Three <b>owls</b>" {
 		t.Errorf("what was said is not shown: %d", len(m))

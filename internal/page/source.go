@@ -77,10 +77,10 @@ type FacetValue struct {
 
 // Said is a message that a search found.
 type Said struct {
-	Authority, RoomID, Author string
-	Seq, At                   int64
-	Snippet                   string
-	Matches                   [][2]int // from, to: code points of Snippet
+	Authority, RoomID, Topic, Author string
+	Seq, At                          int64
+	Snippet                          string
+	Matches                          [][2]int // from, to: code points of Snippet
 }
 
 // RoomItem is a room as lists show it.
