@@ -238,7 +238,7 @@ func TestCursorBelongsToItsList(t *testing.T) {
 func FuzzQuery(f *testing.F) {
 	x, _ := newIndex(start+100, filterDocs()...)
 	_, next, _ := rooms(f, x, "limit=1")
-	for _, s := range []string{"", next, "q=a+b&host=[::1]:80&limit=3", "tag=%zz", "language=en-&types=a.b", "host=https://a:1", "q=\u0301\u30fc\ufe0f", "starts_after=-9&sort=start"} {
+	for _, s := range []string{"", next, "q=a+b&host=[::1]:80&limit=3", "tag=%zz", "language=en-&types=a.b", "host=https://a:1", "q=\u0301\u30fc\ufe0f", "starts_after=-9&sort=start", "q=a&sort=relevance&facets=host,tag", "since=5&types=adp:deliberation/1.0", "facets=status,,"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, query string) {

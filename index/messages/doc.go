@@ -16,6 +16,7 @@ import (
 	"encoding/binary"
 	"log/slog"
 	"sync"
+	"time"
 
 	"github.com/witan-adp/witan/index/text"
 	"github.com/witan-adp/witan/internal/web"
@@ -60,7 +61,8 @@ type Index struct {
 
 	syncing sync.Mutex // one at a time
 
-	compact bool // something was taken down since the files were written; guarded by syncing
+	compact   bool // something was taken down since the files were written anew; guarded by syncing
+	compacted time.Time
 
 	mu    sync.Mutex
 	dirty map[uint64]struct{}

@@ -32,15 +32,24 @@ const (
 	batchBytes = 4 << 20
 	gather     = 200 * time.Millisecond
 	retryAfter = 10 * time.Second
+	// compactEvery is the least time between two times that all files are written anew, since
+	// strangers can have their rooms taken down.
+	compactEvery = time.Minute
 )
 
 // Run follows the rooms until ctx ends.
 func (x *Index) Run(ctx context.Context) error {
+	tick := time.NewTicker(compactEvery)
+	defer tick.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-x.wake:
+		case <-tick.C:
+			if !x.mustCompact() {
+				continue
+			}
 		}
 		pause := gather
 		for {
@@ -49,7 +58,7 @@ func (x *Index) Run(ctx context.Context) error {
 				return nil
 			case <-time.After(pause):
 			}
-			err := x.Flush(ctx)
+			err := x.flush(ctx, false)
 			if err == nil {
 				break
 			}
@@ -62,8 +71,17 @@ func (x *Index) Run(ctx context.Context) error {
 	}
 }
 
-// Flush brings the index up to date with all rooms that changed.
-func (x *Index) Flush(ctx context.Context) error {
+func (x *Index) mustCompact() bool {
+	x.syncing.Lock()
+	defer x.syncing.Unlock()
+	return x.compact
+}
+
+// Flush brings the index up to date with all rooms that changed, and takes what was
+// taken down out of its files.
+func (x *Index) Flush(ctx context.Context) error { return x.flush(ctx, true) }
+
+func (x *Index) flush(ctx context.Context, force bool) error {
 	x.syncing.Lock()
 	defer x.syncing.Unlock()
 	var failed error
@@ -88,11 +106,11 @@ func (x *Index) Flush(ctx context.Context) error {
 	if err := x.trim(); err != nil {
 		failed = cmp.Or(failed, err)
 	}
-	if x.compact {
+	if x.compact && (force || time.Since(x.compacted) >= compactEvery) {
 		if err := x.o.Store.Compact(ctx); err != nil {
 			return cmp.Or(failed, err)
 		}
-		x.compact = false
+		x.compact, x.compacted = false, time.Now()
 	}
 	return failed
 }
