@@ -73,7 +73,15 @@ func rooms(t tester, x *Index, query string) (list []map[string]any, next string
 		}
 		return nil, "", err
 	}
-	if err := json.Unmarshal(w.Body.Bytes(), &list); err != nil || list == nil {
+	body := w.Body.Bytes()
+	if values, err := url.ParseQuery(query); err == nil && values.Has("facets") { // then it is an object
+		var object struct{ Rooms json.RawMessage }
+		if err := json.Unmarshal(body, &object); err != nil {
+			t.Fatalf("%s: no object: %v %q", query, err, body)
+		}
+		body = object.Rooms
+	}
+	if err := json.Unmarshal(body, &list); err != nil || list == nil {
 		t.Fatalf("%s: no bare array: %v %q", query, err, w.Body)
 	}
 	if link := w.Header().Get("Link"); link != "" {
