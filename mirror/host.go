@@ -383,7 +383,9 @@ func (h *host) enter(state, reason string, nextTry int64) {
 	}
 }
 
-func jitter(d time.Duration) time.Duration { return d*9/10 + rand.N(d/5+1) }
+// jitter is a time of four fifths of d and more, so that not all come at once, and never
+// more than d: what is promised within an interval comes within it.
+func jitter(d time.Duration) time.Duration { return d - rand.N(d/5+1) }
 
 // stateOf is the state of a host whose looks fail in this way.
 func stateOf(err error) string {
