@@ -379,7 +379,13 @@ func (h *host) enter(state, reason string, nextTry int64) {
 	}
 	if old.State != state {
 		h.m.o.HostChanged()
-		h.m.log.Info("a host changed its state", "origin", h.origin, "from", old.State, "to", state, "reason", reason)
+		h.m.metrics.moves.WithLabelValues("host", state).Inc()
+		rooms, records := 0, int64(0)
+		for _, r := range h.m.o.Replicas.Of(h.origin) {
+			rooms, records = rooms+1, records+r.Row().Seq
+		}
+		h.m.log.Info("a host changed its state", "origin", h.origin, "from", old.State, "to", state, "reason", reason,
+			"rooms", rooms, "records", records, "failures", h.failures, "next_try", nextTry)
 	}
 }
 

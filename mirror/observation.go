@@ -79,11 +79,14 @@ func (m *Mirror) observe(kind string, r *replica.Replica, seq int64, reason stri
 // commit, and tells about it. change answers false when there is nothing to do.
 func (m *Mirror) save(r *replica.Replica, extra *store.Batch, change func(*replica.Row) bool) error {
 	done := make(chan error, 1)
+	var before, after replica.Row
 	err := r.Take(func(t *replica.Turn) error {
+		before = *t.Row()
 		if !change(t.Row()) {
 			done <- errUnchanged
 			return nil
 		}
+		after = *t.Row()
 		return t.Save(extra, func(err error) { done <- err })
 	})
 	if err == nil {
@@ -95,8 +98,25 @@ func (m *Mirror) save(r *replica.Replica, extra *store.Batch, change func(*repli
 	case err != nil:
 		return local(err)
 	}
+	m.moved(before, after)
 	m.o.Changed(r)
 	return nil
+}
+
+// moved logs once, and counts, that a room has another state or verdict.
+func (m *Mirror) moved(before, after replica.Row) {
+	was, is := before.EffectiveVerdict(), after.EffectiveVerdict()
+	if before.State == after.State && was == is {
+		return
+	}
+	if before.State != after.State {
+		m.metrics.moves.WithLabelValues("room", after.State).Inc()
+	}
+	if was != is {
+		m.metrics.moves.WithLabelValues("verdict", is).Inc()
+	}
+	m.log.Info("a room changed its state", "origin", after.Origin, "room", after.RoomID, "from", before.State, "to", after.State, "verdict_was", was, "verdict", is,
+		"seq", after.Seq, "bytes", after.Bytes, "violations", after.Violations, "unverifiable", after.Unverifiable, "withheld", after.Withheld, "reason", after.Reason)
 }
 
 var errUnchanged = fmt.Errorf("nothing to change")
@@ -143,6 +163,7 @@ type metrics struct {
 	relay   *prometheus.CounterVec
 	records *prometheus.CounterVec
 	bytes   prometheus.Counter
+	moves   *prometheus.CounterVec
 }
 
 func newMetrics(reg prometheus.Registerer) *metrics {
@@ -150,13 +171,15 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		polls: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "witan_mirror_polls_total",
 			Help: "Looks at the room list of other hosts, by result (ok, failed)."}, []string{"result"}),
 		records: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "witan_mirror_records_total",
-			Help: "Records of other hosts, by what became of them (allowed, violation, unverifiable, refused)."}, []string{"outcome"}),
+			Help: "Records of other hosts, by what became of them (allowed, violation, unverifiable, refused, restored)."}, []string{"outcome"}),
 	}
 	m.relay = prometheus.NewCounterVec(prometheus.CounterOpts{Name: "witan_mirror_relay_total",
 		Help: "The relay: messages by verdict (accept, ignore, reject); heads published, followed, and followed by asking the host (pulled) or others (elsewhere); records_dropped for want of memory."}, []string{"event"})
 	m.bytes = prometheus.NewCounter(prometheus.CounterOpts{Name: "witan_mirror_bytes_total", Help: "Bytes of records of other hosts that were stored."})
+	m.moves = prometheus.NewCounterVec(prometheus.CounterOpts{Name: "witan_mirror_transitions_total",
+		Help: "How often a host (of=host) or a room (of=room) came into a state, or a room got a verdict (of=verdict)."}, []string{"of", "to"})
 	if reg != nil {
-		reg.MustRegister(m.bytes, m.polls, m.records, m.relay)
+		reg.MustRegister(m.moves, m.bytes, m.polls, m.records, m.relay)
 	}
 	return m
 }

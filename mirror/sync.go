@@ -255,7 +255,12 @@ func (h *host) take(ctx context.Context, v *roomView, page []checked) (n int, ba
 		h.switchTo(v, r)
 		n, page = 1, page[1:]
 	}
+	before := r.Row()
 	more, bad, err := h.appendAll(r, page, packs, h.space())
+	if err == nil && before.State != "" {
+		before.State = r.Row().State // what came is judged here, and no more
+		h.m.moved(before, r.Row())
+	}
 	copied := r.Row().Bytes - held
 	h.progress.add(int64(n+more), copied, time.Now())
 	h.m.metrics.bytes.Add(float64(max(0, copied)))
