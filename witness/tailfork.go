@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"sort"
 
 	"github.com/witan-adp/witan/adp"
 	"github.com/witan-adp/witan/internal/tilelog"
@@ -19,10 +20,14 @@ func (r *round) unlogged(mark uint64) error {
 	w, t := r.w, r.t
 	var look []*item
 	w.mu.RLock()
-	for _, it := range w.book.order {
-		if it.n < mark && (it.n >= t.checked || t.missing[it.hash]) {
+	for hash := range t.missing {
+		if it := w.book.byHash[hash]; it != nil && it.n < t.checked {
 			look = append(look, it)
 		}
+	}
+	order := w.book.order // by n
+	for i := sort.Search(len(order), func(i int) bool { return order[i].n >= t.checked }); i < len(order) && order[i].n < mark; i++ {
+		look = append(look, order[i])
 	}
 	w.mu.RUnlock()
 	missing := map[string]bool{}
