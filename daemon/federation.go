@@ -234,7 +234,7 @@ func (d *daemon) runPulls(ctx context.Context) error {
 
 func (d *daemon) pullAll(ctx context.Context) error {
 	if d.node == nil {
-		return nil
+		return d.witness.Confront(ctx, nil, nil) // with nobody to ask, what was seen is kept
 	}
 	ask := func(protocol string, most int) func(context.Context, string, []byte) ([]byte, error) {
 		return func(ctx context.Context, peer string, request []byte) ([]byte, error) {

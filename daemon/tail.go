@@ -89,6 +89,9 @@ func (d *daemon) tailAll(ctx context.Context, every time.Duration) {
 	}
 	_ = g.Wait() // each host is told of by itself
 	d.tails.forget(followed)
+	if d.witness.Suspects() {
+		d.pullSoon()
+	}
 }
 
 func (t *tailing) due(origin string) bool {

@@ -48,6 +48,7 @@ type tails struct {
 	mu       sync.Mutex
 	of       map[string]*tail
 	suspects []suspect
+	doubted  map[tilelog.Checkpoint]bool // those that were told of
 }
 
 // tail is the log of one origin.

@@ -3,6 +3,7 @@ package witness
 import (
 	"context"
 	"crypto/sha256"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -24,9 +25,10 @@ const (
 	MaxTileRequest  = 1024
 	MaxTileResponse = tilelog.TileWidth * tileHashBytes
 
-	maxSuspects  = 64 // checkpoints that wait to be confronted
-	suspectTries = 10 // rounds in which peers are asked
-	confrontWith = 8  // peers in a round
+	maxDoubted   = 1024 // checkpoints that were told of
+	maxSuspects  = 64   // checkpoints that wait to be confronted
+	suspectTries = 10   // rounds in which peers are asked
+	confrontWith = 8    // peers in a round
 )
 
 // suspect is a checkpoint that does not fit to what was read of its log.
@@ -58,7 +60,19 @@ func (w *Witness) doubt(s Subject, cl claim) {
 	if root == cl.c.Root {
 		return
 	}
-	w.log.Error("ALARM: a log has shown another tree than the one that was read", "log", cl.c.Origin, "size", cl.c.Size)
+	w.tails.mu.Lock()
+	if len(w.tails.doubted) >= maxDoubted {
+		clear(w.tails.doubted)
+	}
+	told := w.tails.doubted[cl.c]
+	if w.tails.doubted == nil {
+		w.tails.doubted = map[tilelog.Checkpoint]bool{}
+	}
+	w.tails.doubted[cl.c] = true
+	w.tails.mu.Unlock()
+	if !told {
+		w.log.Error("ALARM: a log has shown another tree than the one that was read", "log", cl.c.Origin, "size", cl.c.Size)
+	}
 	w.tails.mu.Lock()
 	defer w.tails.mu.Unlock()
 	known := slices.ContainsFunc(w.tails.suspects, func(x suspect) bool { return x.origin == s.Origin && x.claim.same(cl) })
@@ -75,6 +89,13 @@ func (r *round) suspect() {
 	}
 }
 
+// Suspects tells whether there is something to ask peers for with Confront.
+func (w *Witness) Suspects() bool {
+	w.tails.mu.Lock()
+	defer w.tails.mu.Unlock()
+	return len(w.tails.suspects) > 0
+}
+
 // Confront asks peers for the tiles of those checkpoints that do not fit to what was
 // read of their logs, and keeps the proofs that come of it. It is quick when there
 // are none.
@@ -89,7 +110,13 @@ func (w *Witness) Confront(ctx context.Context, peers []string, request func(ctx
 		if err != nil {
 			all = append(all, err)
 		}
-		if s.tries++; !done && s.tries < suspectTries {
+		if !done && s.tries == 0 {
+			all = append(all, w.unproven(s))
+		}
+		if len(peers) > 0 {
+			s.tries++
+		}
+		if !done && s.tries < suspectTries {
 			w.tails.mu.Lock()
 			if len(w.tails.suspects) < maxSuspects {
 				w.tails.suspects = append(w.tails.suspects, s)
@@ -100,14 +127,27 @@ func (w *Witness) Confront(ctx context.Context, peers []string, request func(ctx
 	return errors.Join(all...)
 }
 
+// unproven keeps the observation of a fork that no peer could prove yet.
+func (w *Witness) unproven(s suspect) error {
+	t, err := w.tailOf(s.origin)
+	if err != nil {
+		return err
+	}
+	_, _, held := t.copy.Head()
+	return w.Evidence(Observation{Kind: "log-fork", Subject: Subject{Origin: s.origin}, Reason: "a checkpoint of the log does not fit to what was read of it; peers are asked for what is missing for a proof",
+		Held: []json.RawMessage{noteText(held)}, Other: []json.RawMessage{noteText(s.claim.note)}})
+}
+
 func (w *Witness) confrontOne(ctx context.Context, s suspect, peers []string, request func(context.Context, string, []byte) ([]byte, error)) (done bool, err error) {
 	subject := Subject{Origin: s.origin}
-	id := (&Proof{Kind: KindInclusion, Subject: subject, Agent: adp.NewAgentID(s.claim.key)}).id()
-	w.mu.RLock()
-	known := w.book.evidence[id]
-	w.mu.RUnlock()
-	if known {
-		return true, nil
+	for _, kind := range []string{KindInclusion, KindCheckpoints} {
+		id := (&Proof{Kind: kind, Subject: subject, Agent: adp.NewAgentID(s.claim.key)}).id()
+		w.mu.RLock()
+		known := w.book.evidence[id]
+		w.mu.RUnlock()
+		if known { // it has two logs: one proof is enough
+			return true, nil
+		}
 	}
 	t, err := w.tailOf(s.origin)
 	if err != nil {

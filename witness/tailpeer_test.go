@@ -111,11 +111,16 @@ func TestConfrontLyingPeer(t *testing.T) {
 	if asked != suspectTries-1 {
 		t.Errorf("asked %d times", asked)
 	}
-	b.sees()
-	if err := b.w.Confront(t.Context(), nil, lying(other)); err != nil { // nobody is there: the last try
-		t.Error(err)
+	b.sees("observation log-fork")
+	for range suspectTries {
+		if err := b.w.Confront(t.Context(), nil, lying(other)); err != nil || !b.w.Suspects() { // nobody is there: no try
+			t.Error(err)
+		}
 	}
-	if err := b.w.Confront(t.Context(), []string{"peer"}, lying(other)); err != nil || asked != suspectTries-1 {
+	if err := b.w.Confront(t.Context(), []string{"peer"}, lying(third)); err == nil || b.w.Suspects() {
+		t.Error("the last try")
+	}
+	if err := b.w.Confront(t.Context(), []string{"peer"}, lying(other)); err != nil || asked != suspectTries {
 		t.Error(err, asked)
 	}
 	// what was seen is seen again after a restart, and proven
@@ -124,7 +129,7 @@ func TestConfrontLyingPeer(t *testing.T) {
 	if err := b.w.Confront(t.Context(), []string{"peer"}, lying(other)); err != nil {
 		t.Error(err)
 	}
-	b.sees("proof " + KindInclusion)
+	b.sees("observation log-fork", "proof "+KindInclusion)
 }
 
 func TestServeTile(t *testing.T) {
