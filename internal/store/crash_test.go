@@ -3,10 +3,12 @@ package store_test
 import (
 	"bufio"
 	"bytes"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -121,4 +123,22 @@ func names(t *testing.T, s *store.Store, prefix string) map[string]bool {
 		t.Fatal(err)
 	}
 	return all
+}
+
+// A kill can leave a write-ahead log that was made and never sized; the store opens all the same, with all that it had.
+func TestOpenAfterKillAtTheMakingOfALog(t *testing.T) {
+	dir := t.TempDir()
+	s := mustOpen(t, store.Options{Dir: dir, MinFree: 1})
+	var b store.Batch
+	b.Put([]byte("key"), []byte("value"))
+	if err := errors.Join(s.Commit(&b), s.Close()); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "00099.mem"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s = mustOpen(t, store.Options{Dir: dir, MinFree: 1})
+	if got, found, err := s.Get([]byte("key")); err != nil || !found || string(got) != "value" {
+		t.Errorf("%q %v %v", got, found, err)
+	}
 }

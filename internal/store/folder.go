@@ -116,3 +116,24 @@ func (s *Store) roomFor(n int64) error {
 	}
 	return nil
 }
+
+// removeUnborn removes write-ahead logs of the engine that have no bytes: a kill came between their making and their first use, so
+// that nothing was ever written to them, and the engine refuses to open with one.
+func removeUnborn(dir string) error {
+	names, err := filepath.Glob(filepath.Join(dir, "*.mem"))
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		info, err := os.Stat(name)
+		if err != nil {
+			return err
+		}
+		if info.Size() == 0 {
+			if err := os.Remove(name); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}

@@ -121,6 +121,11 @@ func (s *Store) open(o Options) (err error) {
 			return fmt.Errorf("%w: %d bytes free in %s, opening needs %d; make space", ErrDiskFull, free, o.Dir, need)
 		}
 	}
+	if o.Dir != "" && !o.InMemory {
+		if err := removeUnborn(o.Dir); err != nil {
+			return err
+		}
+	}
 	if s.db, err = badger.Open(engineOptions(o, s.log)); err != nil {
 		return fmt.Errorf("store: open %s: %w", o.Dir, err)
 	}
