@@ -1,6 +1,7 @@
 package host_test
 
 import (
+	"bytes"
 	"testing"
 
 	"github.com/witan-adp/witan/adp"
@@ -126,6 +127,40 @@ func TestPrivate(t *testing.T) {
 	w.clock.Add(-hour)
 	w.act(a, id, room.Join, obj{"role": "speaker", "request_id": req.Get("id").Text()}).ok(200)
 	w.get(path+"/events", a).ok(200)
+}
+
+// A refused write tells the head of a private room to those alone who may read
+// the room (ADP §16).
+func TestPrivateHead(t *testing.T) {
+	w := newWorld(t, nil)
+	for _, visibility := range []string{"public", "restricted", "private"} {
+		c, id := w.open(obj{"visibility": visibility})
+		head := w.resource(id, c).Get("head")
+		stranger, approved, wrong := newAgent(t), newAgent(t), noHash()
+		told := func(who *agent, want bool) {
+			t.Helper()
+			for typ, p := range map[string]obj{room.Message: say("x"), room.Update: {"agenda": "z"}, room.Close: {}, room.Define: {"use": "adp:reactions/1.0"}} {
+				a := w.on(at{id, 77, wrong}, who, typ, p, nil).refused(409, adp.RoomHeadMismatch)
+				if num(a.data().Get("base_seq")) != 77 || a.data().Get("base_hash").Text() != wrong {
+					t.Errorf("%s, %s: data %s", visibility, typ, a.data().Raw())
+				}
+				if got := a.data().Get("current_seq").Exists() && bytes.Contains(a.body, []byte(head.Get("hash").Text())); got != want {
+					t.Errorf("%s, %s: the head is told: %v: %s", visibility, typ, got, a.body)
+				}
+				if !want && (a.data().Len() != 2 || a.v.Get("error").Get("message").Text() != w.on(at{id, 78, noHash()}, who, typ, p, nil).v.Get("error").Get("message").Text()) {
+					t.Errorf("%s, %s tells more than the writer knew: %s", visibility, typ, a.body)
+				}
+			}
+		}
+		told(c, true)
+		told(stranger, visibility != "private")
+		req := w.ask(id, approved, obj{"role": "speaker"}).ok(201).Get("request")
+		told(approved, visibility != "private")
+		if visibility != "public" {
+			w.act(c, id, room.Review, obj{"request": req, "decision": "approve", "role": "speaker"}).ok(200)
+		}
+		told(approved, true)
+	}
 }
 
 // What a review decides, and what the creator is safe from.
