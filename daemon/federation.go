@@ -319,6 +319,7 @@ func (d *daemon) buildMirror() (err error) {
 		Contradiction: d.contradicted,
 		Head:          func(e *adp.Envelope) { d.witness.Head(e) },
 		Vouched:       func(k replica.Key) (int64, string, bool) { return d.witness.Vouched(witness.Subject(k)) },
+		Stated:        func(k replica.Key) (int64, string, bool) { return d.witness.Stated(witness.Subject(k)) },
 		VouchedRooms:  d.vouchedRooms,
 		Sign:          sign,
 		Agent:         adp.AgentID(d.ring.AgentID()),

@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/url"
 	"strings"
 	"testing"
@@ -58,6 +59,16 @@ func TestRoomsOfADeadHost(t *testing.T) {
 		if _, _, theirs := b.call("GET", path+id+"/events", nil, nil); string(ours) != string(theirs) {
 			t.Error("it serves other records")
 		}
+	}
+
+	until(t, "the second mirror to make the archive of what is over, and to attest it", func() bool {
+		var at []json.RawMessage
+		status, _, _ := c.call("GET", path+over+"/archive.jsonl", nil, nil)
+		c.call("GET", "/v1/witness/attestations?origin="+url.QueryEscape(a.origin)+"&room_id="+over, nil, &at)
+		return status == 200 && strings.Contains(fmt.Sprintf("%s", at), c.info.AgentID)
+	})
+	if status, _, _ := c.call("GET", path+open+"/archive.jsonl", nil, nil); status != 409 {
+		t.Errorf("the archive of a room that goes on: %d", status)
 	}
 
 	d = start(t, setup{data: d.data, port: d.port(), change: alone})

@@ -76,6 +76,41 @@ func (h *host) complete(ctx context.Context, v *roomView, r *replica.Replica) er
 	return h.done(r, true)
 }
 
+// completeAlone makes the archive of a room whose host cannot be asked for its own,
+// when its keys say that what is held is all of it: by a statement about the archive,
+// or by a head at the record that closed the room. It changes nothing of other rooms.
+func (h *host) completeAlone(ctx context.Context, v *roomView) error {
+	r := h.replicaOf(v)
+	if r == nil {
+		return nil
+	}
+	row := r.Row()
+	if row.State == replica.Complete || row.Verdict != "" || row.Dropped > 0 {
+		return nil
+	}
+	var over, closed bool
+	now := h.m.o.Now()
+	if err := r.View(ctx, func(s *room.State) { over, closed = s.StatusAt(now) == room.Ended, s.Closed }); err != nil {
+		return local(err)
+	}
+	if !over {
+		return nil
+	}
+	k, held := replica.Key{Origin: h.origin, RoomID: v.id, Genesis: r.Genesis}, position{row.Seq, row.Hash}
+	seq, hash, ok := h.m.o.Stated(k)
+	if whole := ok && (position{seq, hash}) == held || closed && h.m.signedFor(k) == held; !whole {
+		return nil
+	}
+	_, err := r.MakeArchive(ctx, h.api()+"/rooms/"+v.id, now, row.At)
+	switch {
+	case errors.Is(err, replica.ErrWithheld): // it is over all the same
+		return h.done(r, false)
+	case err != nil:
+		return local(err)
+	}
+	return h.done(r, true)
+}
+
 // later looks at a room again in a while.
 func (h *host) later(v *roomView) {
 	h.mu.Lock()

@@ -35,9 +35,6 @@ func (h *host) unsigned(v *roomView, what string) {
 
 // lookElsewhere goes through rooms of a host that cannot be asked.
 func (h *host) lookElsewhere(ctx context.Context) {
-	if len(h.sources("")) == 0 {
-		return
-	}
 	type want struct {
 		v       *roomView
 		genesis string
@@ -72,8 +69,8 @@ func (h *host) lookElsewhere(ctx context.Context) {
 	for _, w := range work {
 		h.job(ctx, w.v, func(ctx context.Context) (listedRoom, error) {
 			err := h.fromElsewhere(ctx, w.v, w.genesis, "")
-			if errors.Is(err, errNobody) || errors.Is(err, errNotNow) {
-				err = nil
+			if err == nil || errors.Is(err, errNobody) || errors.Is(err, errNotNow) {
+				err = h.completeAlone(ctx, w.v)
 			}
 			return listedRoom{}, err
 		})

@@ -104,6 +104,9 @@ type Options struct {
 	// Vouched tells how far a bound key has signed for a room by other means than a
 	// head, such as the statement about its archive.
 	Vouched func(k replica.Key) (seq int64, hash string, ok bool)
+	// Stated tells where a room ends by a statement about its archive that a bound key
+	// signed. nil: nobody knows.
+	Stated func(k replica.Key) (seq int64, hash string, ok bool)
 	// VouchedRooms lists rooms of an origin, at most limit, that Vouched may know
 	// something of and that are wanted. wanted is quick and may be called under locks.
 	VouchedRooms func(origin string, limit int, wanted func(roomID, genesis string) bool) []replica.Key
@@ -182,6 +185,9 @@ func (o *Options) fill() {
 	}
 	if o.Vouched == nil {
 		o.Vouched = func(replica.Key) (int64, string, bool) { return 0, "", false }
+	}
+	if o.Stated == nil {
+		o.Stated = func(replica.Key) (int64, string, bool) { return 0, "", false }
 	}
 	if o.VouchedRooms == nil {
 		o.VouchedRooms = func(string, int, func(string, string) bool) []replica.Key { return nil }

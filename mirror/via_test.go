@@ -3,8 +3,11 @@ package mirror
 import (
 	"bytes"
 	"net/http"
+	"strings"
 	"testing"
+	"time"
 
+	"github.com/witan-adp/witan/adp/room"
 	"github.com/witan-adp/witan/internal/replica"
 )
 
@@ -156,5 +159,54 @@ func TestViaOptions(t *testing.T) {
 	g.m.mu.Unlock()
 	if len(row.Via) != 1 || row.Via[0] != "http://127.0.0.1:3/a" {
 		t.Errorf("after a restart: %+v", row)
+	}
+}
+
+// A host that is gone cannot offer an archive. It is made here of a room that is whole by
+// the host's own word, and of no other.
+func TestArchiveOfADeadHost(t *testing.T) {
+	h := newLiveHost(t, 4, nil, nil)
+	over := map[string]any{"end_time": time.Now().UnixMilli() - 300_000}
+	closed, open, unsigned := talk(t, "closed", 3), talk(t, "open", 3), talk(t, "unsigned", 3)
+	stated, short, headed := newStory(t, "stated", over), newStory(t, "short", over), newStory(t, "headed", over)
+	for _, s := range []*story{closed, unsigned} {
+		s.add(creator, room.Close, map[string]any{})
+	}
+	all := []*story{closed, open, unsigned, stated, short, headed}
+	g := startOn(t, memory(t), func(o *Options) {
+		o.Stated = func(k replica.Key) (int64, string, bool) {
+			switch k.RoomID {
+			case "stated":
+				return 1, stated.recs[0].Hash, true
+			case "short": // it goes on, behind what we hold
+				return 2, stated.recs[0].Hash, true
+			}
+			return 0, "", false
+		}
+	}, nil).follow(h.fakeHost).bound(h)
+	for _, s := range all {
+		h.put(s)
+	}
+	for _, s := range all {
+		g.holds(h.fakeHost, s)
+	}
+	h.takeOver(func(w http.ResponseWriter, _ *http.Request) bool { refuse(w, 503, ""); return true })
+	for _, s := range []*story{closed, open, headed} {
+		if v := deliver(g.m, "x", relayMessage(h.head(s, len(s.recs)), nil)); v != Accept {
+			t.Fatal(s.id, v)
+		}
+	}
+	for _, s := range []*story{closed, stated} {
+		until(t, s.id+" is complete", func() bool { return g.row(h.fakeHost, s.id).State == replica.Complete })
+		if resp, body := g.get(h.fakeHost, "/v1/rooms/"+s.id+"/archive.jsonl"); resp.StatusCode != 200 || !strings.HasSuffix(body, string(s.recs[len(s.recs)-1].JSON())+"\n") {
+			t.Errorf("%s: %d %.200q", s.id, resp.StatusCode, body)
+		}
+	}
+	asked := h.total()
+	until(t, "further looks", func() bool { return h.total() > asked+2 })
+	for _, s := range []*story{open, unsigned, short, headed} {
+		if row := g.row(h.fakeHost, s.id); row.State == replica.Complete || row.EffectiveVerdict() != replica.Verified {
+			t.Errorf("%s: %+v", s.id, row)
+		}
 	}
 }

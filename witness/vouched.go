@@ -7,24 +7,11 @@ import "slices"
 // the newest head. Nothing is vouched for when a key is proven to have told two stories
 // of the room, or when two statements of it differ.
 func (w *Witness) Vouched(s Subject) (seq int64, hash string, ok bool) {
-	if w.Proven(s) {
+	stated, one := w.stories(s)
+	if !one {
 		return 0, "", false
 	}
-	var signed []content
-	w.mu.RLock()
-	if a := w.book.subjects[s]; a != nil {
-		for _, it := range a.statements {
-			if w.speaksFor(s.Origin, it.agent) {
-				signed = append(signed, it.content)
-			}
-		}
-	}
-	w.mu.RUnlock()
-	for i, c := range signed {
-		if i > 0 && c.differs(signed[0]) {
-			return 0, "", false
-		}
-	}
+	signed := stated
 	for _, c := range w.claims.of(lineName{Subject: s}) {
 		if h, err := ParseHead(c.head); err == nil && w.speaksFor(s.Origin, c.head.Actor) {
 			signed = append(signed, h.content())
@@ -36,6 +23,39 @@ func (w *Witness) Vouched(s Subject) (seq int64, hash string, ok bool) {
 		}
 	}
 	return seq, hash, ok
+}
+
+// Stated tells where a room ends by the statements about its archive that keys of its
+// host signed, when they tell one story.
+func (w *Witness) Stated(s Subject) (seq int64, hash string, ok bool) {
+	stated, one := w.stories(s)
+	if !one || len(stated) == 0 {
+		return 0, "", false
+	}
+	return stated[0].lastSeq, stated[0].lastHash, true
+}
+
+// stories are what the statements of a room say; not one story when two of them differ, or
+// a key is proven to have told two.
+func (w *Witness) stories(s Subject) (list []content, one bool) {
+	if w.Proven(s) {
+		return nil, false
+	}
+	w.mu.RLock()
+	if a := w.book.subjects[s]; a != nil {
+		for _, it := range a.statements {
+			if w.speaksFor(s.Origin, it.agent) {
+				list = append(list, it.content)
+			}
+		}
+	}
+	w.mu.RUnlock()
+	for _, c := range list {
+		if c.differs(list[0]) {
+			return nil, false
+		}
+	}
+	return list, true
 }
 
 // VouchedRooms lists rooms of a host of which Vouched may know something and that are
