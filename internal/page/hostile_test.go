@@ -147,10 +147,13 @@ func TestHostileMarkdown(t *testing.T) {
 
 // Whatever stands in a room, at every place where text can stand, its page is sound.
 func TestHostileRoom(t *testing.T) {
+	if raced {
+		t.Skip("scripts/test.sh runs it without the race detector")
+	}
 	for name, text := range hostile {
 		t.Run(name, func(t *testing.T) {
-			if strings.Contains(name, "broken") || len(text) > 40_000 {
-				text = text[:min(len(text), 40_000)]
+			if len(text) > 8_000 { // how long the longest take is asked of each alone, in TestHostileMarkdown
+				text = text[:8_000]
 			}
 			w := newWorld(t)
 			k := w.room.Contract
