@@ -99,7 +99,11 @@ func (h *host) fromElsewhere(ctx context.Context, v *roomView, genesis, from str
 	}
 	k := replica.Key{Origin: h.origin, RoomID: v.id, Genesis: genesis}
 	var all []error
-	for _, s := range h.sources(from) {
+	sources := h.sources(from)
+	if len(sources) == 0 { // the first that comes is asked at once
+		return errNobody
+	}
+	for _, s := range sources {
 		ok, err := h.fromSource(ctx, v, k, s)
 		if ctx.Err() != nil || isLocal(err) {
 			return err
