@@ -64,11 +64,7 @@ func (h *host) complete(ctx context.Context, v *roomView, r *replica.Replica) er
 				return h.mismatch(r, claim.JSON(), fmt.Errorf("%w: %w", replica.ErrMismatch, err))
 			}
 		}
-		// at a time that all mirrors agree on, so that their archives do
-		_, err = r.MakeArchive(ctx, h.api()+"/rooms/"+v.id, now, r.Row().At)
-		if errors.Is(err, replica.ErrWithheld) { // none can be made that would fit what was said
-			return h.done(r, false)
-		}
+		return h.makeArchive(ctx, v, r, now)
 	}
 	if err != nil {
 		return local(err)
@@ -101,9 +97,15 @@ func (h *host) completeAlone(ctx context.Context, v *roomView) error {
 	if whole := ok && (position{seq, hash}) == held || closed && h.m.signedFor(k) == held; !whole {
 		return nil
 	}
-	_, err := r.MakeArchive(ctx, h.api()+"/rooms/"+v.id, now, row.At)
+	return h.makeArchive(ctx, v, r, now)
+}
+
+// makeArchive makes the archive of a room that is over and of which the host offers none,
+// at a time that all mirrors agree on, so that their archives do.
+func (h *host) makeArchive(ctx context.Context, v *roomView, r *replica.Replica, now int64) error {
+	_, err := r.MakeArchive(ctx, h.api()+"/rooms/"+v.id, now, r.Row().At)
 	switch {
-	case errors.Is(err, replica.ErrWithheld): // it is over all the same
+	case errors.Is(err, replica.ErrWithheld): // none can be made that would fit what was said
 		return h.done(r, false)
 	case err != nil:
 		return local(err)
