@@ -108,26 +108,12 @@ func (h *Host) glance(req *http.Request, who adp.AgentID) (sight, error) {
 		v.member = s.IsMember(who)
 		v.manages = who != "" && s.MayManage(who)
 		v.status = s.StatusAt(now)
-		v.visible = s.Contract.Visibility != room.Private || v.readable || approved(s, who, now)
+		v.visible = s.MayLook(who, now)
 	})
 	if err != nil {
 		return sight{}, h.unavailable(err)
 	}
 	return v, nil
-}
-
-// approved tells whether the agent holds an approved request that is neither
-// used nor expired, and so may read the room resource (ADP §11).
-func approved(s *room.State, who adp.AgentID, now int64) bool {
-	if who == "" {
-		return false
-	}
-	for _, q := range s.Requests {
-		if q.Applicant == who && q.Role != "" && !q.Consumed && q.ExpiresAt > now {
-			return true
-		}
-	}
-	return false
 }
 
 // reader is look for what only readers get (ADP §16).

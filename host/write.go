@@ -273,13 +273,7 @@ func (h *Host) judge(r *replica.Replica, t *replica.Turn, e *adp.Envelope, packs
 		Limits: h.opt.Limits.room(), Request: func(id string) (room.JoinRequest, bool) { return h.request(r.ID, id) }}})
 	if err != nil {
 		var refused *adp.Error
-		switch {
-		case !errors.As(err, &refused) || refused.Code != adp.RoomHeadMismatch:
-		case s.Contract.Visibility == room.Private && !s.MayRead(e.Actor) && !approved(s, e.Actor, now):
-			// the head is part of the Room resource, which strangers may not read (ADP §16)
-			err = adp.Errorf(adp.RoomHeadMismatch, "base_seq and base_hash are not the head of this room, which is shown only to those who may read the room").
-				With("base_seq", e.BaseSeq).With("base_hash", e.BaseHash)
-		default:
+		if errors.As(err, &refused) && refused.Code == adp.RoomHeadMismatch {
 			refused.With("events_url", h.roomURL(s.RoomID)+"/events?after_seq="+strconv.FormatInt(e.BaseSeq, 10))
 		}
 		return nil, nil, err

@@ -148,12 +148,11 @@ func (c *checker) run() {
 		return
 	}
 	status := s.StatusAt(c.ctx.At)
-	switch status { // ADP §8: no write of any kind
-	case Ended:
-		c.fail(adp.RoomEnded, "the room has ended; its record is complete and read-only")
-	case Cancelled:
-		c.fail(adp.RoomNotActive, "the room was cancelled and takes no writes")
+	if c.live() && !s.MayLook(e.Actor, c.ctx.At) {
+		c.outside(status)
+		return
 	}
+	c.over(status)
 	if seq, ok := c.ctx.Chain.SeqOf(e.Hash); ok {
 		c.fail(adp.InvalidEvent, "this envelope was accepted before, at seq %d", seq)
 	}
@@ -201,6 +200,29 @@ func (c *checker) run() {
 		c.custom(def)
 	}
 	c.size(def)
+}
+
+// over keeps ADP §8: a room that is over takes no write of any kind.
+func (c *checker) over(status Status) {
+	switch status {
+	case Ended:
+		c.fail(adp.RoomEnded, "the room has ended; its record is complete and read-only")
+	case Cancelled:
+		c.fail(adp.RoomNotActive, "the room was cancelled and takes no writes")
+	}
+}
+
+// outside answers who may not know a private room (ADP §16). All that they send
+// but a join gets one answer, whatever the room has for types, head and times.
+// A join is judged by its request alone, and by whether the room is over, as a
+// join request is.
+func (c *checker) outside(status Status) {
+	if c.e.Type == Join {
+		if c.over(status); !c.stop() {
+			c.join()
+		}
+	}
+	c.fail(adp.PermissionDenied, "only members may write to this room; make a join request first")
 }
 
 // mostMentions is the MUST of ADP §6, which no host's quota can widen.

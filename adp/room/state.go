@@ -160,6 +160,23 @@ func (s *State) MayRead(a adp.AgentID) bool {
 	return s.Contract.Visibility == Public || a != "" && (a == s.Creator || s.IsMember(a))
 }
 
+// MayLook tells whether the agent may read the room resource: of a private room
+// who may read its events, and who holds an approved request that is neither
+// used nor expired (ADP §11, §16).
+func (s *State) MayLook(a adp.AgentID, at int64) bool {
+	if s.Contract.Visibility != Private || s.MayRead(a) {
+		return true
+	}
+	if a != "" {
+		for _, q := range s.Requests {
+			if q.Applicant == a && q.Role != "" && !q.Consumed && q.ExpiresAt > at {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 // Clone is an independent copy.
 func (s *State) Clone() *State {
 	c := *s
