@@ -303,7 +303,7 @@ func TestLiveRooms(t *testing.T) {
 
 func TestLiveRoomsOfFixedSeeds(t *testing.T) {
 	n := tally{map[string]int{}, map[adp.Code]int{}}
-	for i := range uint64(60) {
+	for i := range uint64(90) {
 		liveRoom(t, t, [2]uint64{i, 1}, n)
 	}
 	// a generator that never gets anything in, or out, would prove nothing
