@@ -89,7 +89,7 @@ func (w *Witness) saveClaims() error {
 				continue
 			}
 			var text []byte
-			if text, err = json.Marshal(wires); err != nil {
+			if text, err = encode(wires); err != nil {
 				return err
 			}
 			b.Put(name.key(), text)

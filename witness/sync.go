@@ -108,7 +108,7 @@ func (w *Witness) ServeSync(ctx context.Context, from string, request []byte) ([
 			}
 		}
 	}
-	return json.Marshal(answer)
+	return encode(answer)
 }
 
 func (w *Witness) page(ctx context.Context, at position, limit int) (syncAnswer, error) {

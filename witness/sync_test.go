@@ -338,3 +338,30 @@ func FuzzPage(f *testing.F) {
 		}
 	})
 }
+
+// What is signed goes out as it was signed. Characters that encoding/json escapes made a peer
+// that passes an envelope on look like one that forges it, and kept all behind it from everybody.
+func TestPullOfTextThatNeedsNoEscape(t *testing.T) {
+	wo := newWorld()
+	b := full(t, wo, 1)
+	st := statement(hostA, chain(t, roomX, "one"))
+	st.RoomID, st.Revision = "odd", "<&>\u2028"
+	odd := seal(t, key(hostA), TypeAnnounce, st)
+	st.RoomID, st.Revision = "behind", Revision
+	behind := seal(t, key(hostA), TypeAnnounce, st)
+	for _, e := range []*adp.Envelope{odd, behind} {
+		if b.hear(e.JSON()) != Accept {
+			t.Fatal("refused")
+		}
+	}
+	late := wo.node(t, hostC, hostA, hostB)
+	var requests []string
+	if err := late.w.Pull(t.Context(), "b", line(b, &requests)); err != nil {
+		t.Error(err)
+	}
+	for _, e := range []*adp.Envelope{odd, behind} {
+		if raw, ok, err := late.o.Store.Get(storeKey(TypeAnnounce, e.Hash)); err != nil || !ok || !bytes.Equal(raw, e.JSON()) {
+			t.Errorf("%s: %s, %v", e.Hash, raw, err)
+		}
+	}
+}

@@ -44,13 +44,11 @@ func (w *Witness) unsaid(item []byte) []byte {
 	if !changed {
 		return item
 	}
-	var out bytes.Buffer
-	e := json.NewEncoder(&out)
-	e.SetEscapeHTML(false)
-	if err := e.Encode(members); err != nil {
+	out, err := encode(members)
+	if err != nil {
 		panic("witness: encode: " + err.Error()) // every part was JSON before
 	}
-	return bytes.TrimSuffix(out.Bytes(), []byte("\n"))
+	return out
 }
 
 // redacted is a record as readers get it, when that is without its envelope.
