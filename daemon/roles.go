@@ -281,11 +281,11 @@ func (d *daemon) handler() http.Handler {
 	d.routesOfPages(mux)
 	metrics := promhttp.HandlerFor(d.metrics, promhttp.HandlerOpts{})
 	mux.Handle("GET", "/metrics", func(w http.ResponseWriter, r *http.Request) error {
-		// behind a proxy that is not listed in trusted_proxies, everybody looks local
-		forwarded := r.Header.Get("X-Forwarded-For") != "" || r.Header.Get("Forwarded") != ""
-		if addr := web.ClientAddr(r); forwarded && len(d.cfg.TrustedProxies) == 0 || !addr.IsLoopback() && !addr.IsPrivate() {
+		if !web.Local(r) {
 			return adp.Errorf(adp.NotFound, "metrics are shown on the local network only")
 		}
+		w.Header().Del("Access-Control-Allow-Origin") // a browser on that network shows pages from everywhere
+		w.Header().Set("Cache-Control", web.CacheNever)
 		metrics.ServeHTTP(w, r)
 		return nil
 	})

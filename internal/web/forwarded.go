@@ -35,20 +35,24 @@ func (p proxies) trusts(addr netip.Addr) bool {
 //
 // A hop that is no address ends the walk at the proxy that reported it. When
 // both headers are there and disagree, one of them was not written by the proxy
-// and nobody knows which: the request counts for the proxy itself.
-func (p proxies) client(r *http.Request) netip.Addr {
+// and nobody knows which: the request counts for the proxy itself. In these cases,
+// and when a peer that is not trusted speaks for somebody, known is false: the
+// address is that of a proxy, and the client is elsewhere.
+func (p proxies) client(r *http.Request) (addr netip.Addr, known bool) {
 	peer := peerAddr(r.RemoteAddr)
-	if !p.trusts(peer) {
-		return peer
-	}
 	xff, forwarded := r.Header.Values("X-Forwarded-For"), r.Header.Values("Forwarded")
-	switch {
+	switch trusted := p.trusts(peer); {
+	case len(xff)+len(forwarded) == 0:
+		return peer, true
+	case !trusted:
+		return peer, false
 	case len(xff) > 0 && len(forwarded) > 0:
-		a, b := p.walk(peer, xffHops(xff)), p.walk(peer, forwardedHops(forwarded))
+		a, aKnown := p.walk(peer, xffHops(xff))
+		b, bKnown := p.walk(peer, forwardedHops(forwarded))
 		if a != b {
-			return peer
+			return peer, false
 		}
-		return a
+		return a, aKnown && bKnown
 	case len(xff) > 0:
 		return p.walk(peer, xffHops(xff))
 	default:
@@ -58,16 +62,16 @@ func (p proxies) client(r *http.Request) netip.Addr {
 
 // walk goes from the peer leftwards through the hops as long as the last one
 // is trusted to know the next.
-func (p proxies) walk(peer netip.Addr, hops []string) netip.Addr {
-	at := peer
+func (p proxies) walk(peer netip.Addr, hops []string) (at netip.Addr, known bool) {
+	at = peer
 	for i := len(hops) - 1; i >= 0 && p.trusts(at); i-- {
 		next, ok := hopAddr(hops[i])
 		if !ok {
-			break
+			return at, false
 		}
 		at = next
 	}
-	return at
+	return at, len(hops) > 0
 }
 
 func peerAddr(remote string) netip.Addr {

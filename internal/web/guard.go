@@ -94,7 +94,8 @@ type guarded struct {
 
 func (g *guarded) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	start := time.Now()
-	v := &visit{log: g.log, addr: g.proxies.client(r)}
+	v := &visit{log: g.log}
+	v.addr, v.known = g.proxies.client(r)
 	rec := &recorder{ResponseWriter: w}
 	r = v.attach(r)
 	defer func() { g.metrics.observe(r.Method, v.route, rec, time.Since(start)) }()

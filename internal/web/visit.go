@@ -13,6 +13,7 @@ import (
 // that serves the request.
 type visit struct {
 	addr  netip.Addr
+	known bool // addr is that of the client, and not of a proxy that hides it
 	log   *slog.Logger
 	route string // the pattern that matched, "" while none has
 	id    string // made when first asked for
@@ -45,6 +46,13 @@ func (v *visit) requestID() string {
 // zone and never IPv4-mapped, as Guard.Wrap found it. It is the zero Addr
 // without a guard or when the connection has no IP address.
 func ClientAddr(r *http.Request) netip.Addr { return visitOf(r).addr }
+
+// Local tells whether the client is known to be on this machine or on a private
+// network, whatever proxies stand between.
+func Local(r *http.Request) bool {
+	v := visitOf(r)
+	return v.known && (v.addr.IsLoopback() || v.addr.IsPrivate())
+}
 
 // recorder remembers whether the answer has begun, and with which status.
 type recorder struct {
