@@ -229,3 +229,18 @@ func TestChangeAccess(t *testing.T) {
 		check(t, open(t, conf).h.Access(), host.CreationAllowList, []adp.AgentID{c, d}, []adp.AgentID{a, d}, 0, 9)
 	})
 }
+
+// Whoever is refused leaves nothing behind: keys cost nothing, and a host that is full
+// would go on filling its memory.
+func TestRefusedCreatorsAreNotCounted(t *testing.T) {
+	w := newWorld(t, func(o *host.Options) { o.Access.RoomsTotal = 1 })
+	w.create(newAgent(t), nil).ok(201)
+	for range 5 {
+		w.create(newAgent(t), nil).limited(429, adp.RateLimited, "rooms_total")
+	}
+	w.change(host.AccessChange{RoomsTotal: ptr[int64](0), BytesTotal: ptr[int64](1)})
+	w.create(newAgent(t), nil).limited(413, adp.PayloadTooLarge, "bytes_total")
+	if n := w.h.Counted(); n != 1 {
+		t.Errorf("%d creators are counted, one has a room", n)
+	}
+}

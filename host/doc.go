@@ -122,7 +122,7 @@ func New(opt Options) (*Host, error) {
 	if err := h.access.load(h.st, opt.Access); err != nil {
 		return nil, fmt.Errorf("read the access policy: %w", err)
 	}
-	h.usage.byCreator = map[adp.AgentID]*use{}
+	h.usage.byCreator = map[adp.AgentID]use{}
 	for _, r := range h.set.Of(opt.Origin) {
 		row := r.Row()
 		h.usage.add(row.Creator, 1, row.Bytes)

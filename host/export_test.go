@@ -14,3 +14,10 @@ func (h *Host) Accepted(ctx context.Context, r *replica.Replica, e *adp.Envelope
 
 // Transition follows a change that time made, as the scheduler does.
 func (h *Host) Transition(ctx context.Context, r *replica.Replica) { h.transition(ctx, r) }
+
+// Counted is how many creators are counted.
+func (h *Host) Counted() int {
+	h.usage.Lock()
+	defer h.usage.Unlock()
+	return len(h.usage.byCreator)
+}

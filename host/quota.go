@@ -96,19 +96,23 @@ type use struct{ rooms, bytes int64 }
 // usage counts rooms and bytes of records, per creator and in all.
 type usage struct {
 	sync.Mutex
-	byCreator map[adp.AgentID]*use
+	byCreator map[adp.AgentID]use
 	all       use
 }
 
 func (u *usage) add(creator adp.AgentID, rooms, bytes int64) {
 	u.Lock()
 	defer u.Unlock()
+	u.count(creator, rooms, bytes)
+}
+
+// count keeps no creator who takes up nothing: keys cost nothing. u is locked.
+func (u *usage) count(creator adp.AgentID, rooms, bytes int64) {
 	c := u.byCreator[creator]
-	if c == nil {
-		c = &use{}
-		u.byCreator[creator] = c
-	}
 	c.rooms, c.bytes = c.rooms+rooms, c.bytes+bytes
+	if u.byCreator[creator] = c; c == (use{}) {
+		delete(u.byCreator, creator)
+	}
 	u.all.rooms, u.all.bytes = u.all.rooms+rooms, u.all.bytes+bytes
 }
 
@@ -119,10 +123,6 @@ func (u *usage) take(a Access, creator adp.AgentID, inRoom, rooms, bytes int64) 
 	u.Lock()
 	defer u.Unlock()
 	c := u.byCreator[creator]
-	if c == nil {
-		c = &use{}
-		u.byCreator[creator] = c
-	}
 	for _, l := range []struct {
 		name, what     string
 		limit, now, by int64
@@ -139,7 +139,6 @@ func (u *usage) take(a Access, creator adp.AgentID, inRoom, rooms, bytes int64) 
 			return adp.Errorf(adp.PayloadTooLarge, "the record of %d bytes would go over the limit host.%s (%d bytes, %d in use)", bytes, l.name, l.limit, l.now).With("limit", l.name)
 		}
 	}
-	c.rooms, c.bytes = c.rooms+rooms, c.bytes+bytes
-	u.all.rooms, u.all.bytes = u.all.rooms+rooms, u.all.bytes+bytes
+	u.count(creator, rooms, bytes)
 	return nil
 }
