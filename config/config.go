@@ -198,5 +198,5 @@ type Webhook struct {
 	Queue    int      `toml:"queue"` // events that may wait for one receiver
 	Timeout  Duration `toml:"timeout"`
 	Retry    Duration `toml:"retry"`   // the first pause after a failed try
-	History  Duration `toml:"history"` // age of mentions in a room that was just found
+	History  Duration `toml:"history"` // age of what is told of a room that was just found
 }

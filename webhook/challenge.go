@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/json"
+	"net/http"
 	"net/url"
 	"sync"
 	"time"
@@ -88,7 +89,7 @@ func (w *Webhooks) challenge(ctx context.Context, m made, stranger bool) error {
 		}
 		leave, wait := w.pings.take(u.Host, time.UnixMilli(w.o.Now()))
 		if wait > 0 {
-			return adp.Errorf(adp.RateLimited, "too many receivers are being challenged; try again in a while").With("retry_after", wait)
+			return adp.Errorf(adp.RateLimited, "too many receivers are being challenged; try again in a while").With("retry_after", wait.Seconds())
 		}
 		defer leave()
 	}
@@ -98,13 +99,17 @@ func (w *Webhooks) challenge(ctx context.Context, m made, stranger bool) error {
 	if err != nil {
 		return err
 	}
-	resp, err := w.post(ctx, m, Ping, id, body, min(pingTime, w.o.Timeout))
+	timeout := min(pingTime, w.o.Timeout)
+	resp, err := w.post(ctx, m, Ping, id, body, timeout, true)
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	if err = judge(resp, err, time.UnixMilli(w.o.Now())); err != nil {
+	if err = judge(resp, err, time.UnixMilli(w.o.Now())); err == nil && resp.Status != http.StatusOK {
+		err = &refusal{status: resp.Status}
+	}
+	if err != nil {
 		w.metrics.pings.WithLabelValues("failed").Inc()
-		return adp.Errorf(adp.InvalidRequest, `the receiver did not pass the challenge: %v. It must answer POST {"event": "ping", "challenge": C} within %v with 200 and {"challenge": C}`, err, pingTime)
+		return adp.Errorf(adp.InvalidRequest, `the receiver did not pass the challenge: %v. It must answer POST {"event": "ping", "challenge": C} within %v with 200 and {"challenge": C}`, err, timeout)
 	}
 	v, err := adp.Scan(resp.Body)
 	if err != nil || v.Kind() != adp.Object || v.Len() != 1 || !v.Get("challenge").Is(text) {

@@ -25,7 +25,7 @@ const (
 	HeaderSignature = "Witan-Signature" // t=<Unix s>,v1=<hex HMAC-SHA256 of t.body>
 )
 
-// maxAnswer bounds what a receiver may answer, in bytes; nobody reads it.
+// maxAnswer bounds the answer to a challenge, in bytes. That to a delivery is not read.
 const maxAnswer = 64 << 10
 
 // maxRetryAfter bounds how long a receiver can put a try off.
@@ -41,10 +41,10 @@ func Sign(secret string, unix int64, body []byte) string {
 	return "t=" + t + ",v1=" + hex.EncodeToString(m.Sum(nil))
 }
 
-// post sends a body to the receiver of a webhook.
-func (w *Webhooks) post(ctx context.Context, m made, event, id string, body []byte, timeout time.Duration) (*fetch.Response, error) {
+// post sends a body to the receiver of a webhook, and reads what it answers if that matters.
+func (w *Webhooks) post(ctx context.Context, m made, event, id string, body []byte, timeout time.Duration, read bool) (*fetch.Response, error) {
 	start := time.Now()
-	resp, err := w.o.Do(ctx, fetch.Request{Method: http.MethodPost, URL: m.URL, Body: body, MaxBytes: maxAnswer, Timeout: timeout, NoRedirect: true,
+	resp, err := w.o.Do(ctx, fetch.Request{Method: http.MethodPost, URL: m.URL, Body: body, MaxBytes: maxAnswer, Timeout: timeout, NoRedirect: true, NoBody: !read,
 		Header: http.Header{"Content-Type": {"application/json"}, HeaderEvent: {event}, HeaderDelivery: {id}, HeaderWebhook: {m.ID},
 			HeaderSignature: {Sign(w.secret(m.ID), w.o.Now()/1000, body)}}})
 	w.metrics.seconds.Observe(time.Since(start).Seconds())
@@ -151,7 +151,7 @@ func (h *hook) try(ctx context.Context, n uint64, attempts int) error {
 	if err != nil { // of one room; it may be read in a while
 		return h.failed(err, attempts+1)
 	}
-	resp, err := w.post(ctx, h.made, e.Type, e.ID, body, w.o.Timeout)
+	resp, err := w.post(ctx, h.made, e.Type, e.ID, body, w.o.Timeout, false)
 	err = judge(resp, err, time.UnixMilli(w.o.Now()))
 	switch {
 	case ctx.Err() != nil: // we stop: that is no try

@@ -53,6 +53,9 @@ func TestChallenge(t *testing.T) {
 		"a redirect": {func(rw http.ResponseWriter, r *http.Request, _ got) {
 			http.Redirect(rw, r, "/elsewhere", http.StatusTemporaryRedirect)
 		}, "redirect"},
+		"right, but 201": {func(rw http.ResponseWriter, _ *http.Request, g got) {
+			web.WriteJSON(rw, 201, obj{"challenge": g.Challenge})
+		}, "answered 201"},
 		"right, but 404": {func(rw http.ResponseWriter, _ *http.Request, g got) {
 			web.WriteJSON(rw, 404, obj{"challenge": g.Challenge})
 		}, "answered 404"},
@@ -198,6 +201,32 @@ func TestTries(t *testing.T) {
 }
 
 // 410 says that no more is wanted.
+// Whatever follows the status of an answer, nobody waits for it.
+func TestAnswerIsNotRead(t *testing.T) {
+	w := newWorld(t, func(o *Options) { o.Timeout = 5 * time.Second }).run()
+	r := w.receiver()
+	h := r.register([]string{RoomDiscovered}, Filters{})
+	for _, answer := range []func(http.ResponseWriter, *http.Request, got){
+		func(rw http.ResponseWriter, _ *http.Request, _ got) { fmt.Fprint(rw, strings.Repeat("x", 2*maxAnswer)) },
+		func(rw http.ResponseWriter, _ *http.Request, _ got) {
+			rw.Header().Set("Content-Length", "1000000")
+			fmt.Fprint(rw, "cut off")
+		},
+		func(rw http.ResponseWriter, _ *http.Request, _ got) {
+			rw.Header().Set("Content-Encoding", "br")
+			rw.WriteHeader(202)
+		},
+	} {
+		r.behave(answer)
+		w.create(own, nil)
+		n := w.show(h.ID).Delivered + 1
+		w.until("one more delivery", func() bool { return w.show(h.ID).Delivered == n })
+	}
+	if failed := w.metric("witan_webhook_deliveries_total", "failed"); failed != 0 || len(r.got()) != 3 {
+		t.Errorf("%v tries failed, %d deliveries", failed, len(r.got()))
+	}
+}
+
 func TestGone(t *testing.T) {
 	w := newWorld(t, nil)
 	k := w.create(own, nil)

@@ -89,8 +89,8 @@ type Options struct {
 
 	// Timeout bounds one delivery, 0 means 10 s. RetryFirst is the pause after the first try that
 	// failed, each further one is 8 times as long; 0 means 2 min, so that the fifth try is
-	// within a day. History is how old a mention may be in a room that was just found;
-	// 0 means a day.
+	// within a day. History is how old a mention, the start or the end of a room may
+	// be to be told of, when the room was just found; 0 means a day.
 	Timeout, RetryFirst, History time.Duration
 
 	Now        func() int64 // Unix ms; nil: the wall clock

@@ -78,7 +78,7 @@ func TestEvents(t *testing.T) {
 	}
 
 	// a fork, with both sides
-	fork := w.create(other, nil)
+	fork := w.create(other, obj{"start_time": w.now() - 100*hour})
 	fork.add(alice, room.Message, say("one story"))
 	e, err := adp.Sign(alice, adp.Draft{Protocol: adp.Protocol, Type: room.Message, CreatedAt: w.now(), Nonce: w.now(), Payload: say("another story"), RoomID: fork.r.RoomID,
 		BaseSeq: 1, BaseHash: fork.r.Genesis})
@@ -141,7 +141,7 @@ func TestSleptThrough(t *testing.T) {
 	w.skew.Add(3 * hour)
 	w.open()
 	w.run()
-	w.until("what was slept through", func() bool { return len(r.events()) == 9 })
+	w.until("what was slept through", func() bool { return len(r.events()) == 11 })
 	by := map[string][]string{}
 	for _, g := range r.events()[3:] {
 		by[g.Room.RoomID] = append(by[g.Room.RoomID], g.Event+" "+string(g.Room.Status))
@@ -153,11 +153,61 @@ func TestSleptThrough(t *testing.T) {
 		k.r.RoomID:         {"room.started ended", "mention ended", "room.ended ended"},
 		cancelled.r.RoomID: {"room.ended cancelled"},
 		closed.r.RoomID:    {"room.ended ended"},
-		late.r.RoomID:      {"room.discovered ended"},
+		late.r.RoomID:      {"room.discovered ended", "room.started ended", "room.ended ended"},
 	} {
 		if !slices.Equal(by[id], want) {
 			t.Errorf("room %s: %v, want %v", id, by[id], want)
 		}
+	}
+}
+
+// A room is told of from its beginning, however late it is found, but for what is history.
+func TestFoundLate(t *testing.T) {
+	w := newWorld(t, nil).run()
+	r := w.receiver()
+	h := r.register(Events, Filters{})
+	now := w.now()
+	long := func(over obj) obj {
+		over["start_time"] = now - 100*hour
+		return over
+	}
+	for name, c := range map[string]struct {
+		over   obj
+		closes string
+		at     int64
+		want   []string
+	}{
+		"goes on":           {obj{}, "", 0, []string{"room.discovered active", "room.started active"}},
+		"is over":           {obj{}, room.Close, now, []string{"room.discovered ended", "room.started ended", "room.ended ended"}},
+		"has a long past":   {long(obj{}), "", 0, []string{"room.discovered active"}},
+		"ended an hour ago": {long(obj{"end_time": now - hour}), "", 0, []string{"room.discovered ended", "room.ended ended"}},
+		"was closed today":  {long(obj{}), room.Close, now - hour, []string{"room.discovered ended", "room.ended ended"}},
+		"ended long ago":    {long(obj{"end_time": now - 50*hour}), "", 0, []string{"room.discovered ended"}},
+		"closed too early":  {obj{"start_time": now + hour}, room.Close, now, []string{"room.discovered ended", "room.ended ended"}},
+		"never took place":  {obj{"start_time": now + hour}, room.Cancel, now, []string{"room.discovered cancelled", "room.ended cancelled"}},
+		"is to come":        {obj{"start_time": now + hour, "end_time": now + 2*hour}, "", 0, []string{"room.discovered scheduled"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w.stop()
+			k := w.create(other, c.over)
+			if c.closes != "" {
+				k.addAt(c.at, alice, c.closes, obj{})
+			}
+			w.open()
+			w.run()
+			of := func() (list []string) {
+				for _, g := range r.events() {
+					if g.Room.RoomID == k.r.RoomID {
+						list = append(list, g.Event+" "+string(g.Room.Status))
+					}
+				}
+				return list
+			}
+			w.until("its events", func() bool { return len(of()) >= len(c.want) && w.show(h.ID).Waiting == 0 })
+			if got := of(); !slices.Equal(got, c.want) {
+				t.Errorf("%v, want %v", got, c.want)
+			}
+		})
 	}
 }
 

@@ -19,10 +19,10 @@ import (
 type told struct {
 	Genesis  string      `json:"genesis"`
 	Private  bool        `json:"private,omitempty"` // nothing is ever told of it
-	Status   room.Status `json:"status"`
-	Seq      int64       `json:"seq"`             // records that were looked at
-	Since    int64       `json:"since,omitempty"` // mentions received before are history, Unix ms
-	Next     int64       `json:"next,omitempty"`  // when time changes the status, Unix ms
+	Status   room.Status `json:"status"`            // "": the room was found, and neither its start nor its end was looked at
+	Seq      int64       `json:"seq"`               // records that were looked at
+	Since    int64       `json:"since,omitempty"`   // what happened before the room was found, and before this, is history; Unix ms
+	Next     int64       `json:"next,omitempty"`    // when time changes the status, Unix ms
 	Ending   int64       `json:"ending,omitempty"`
 	EndedAt  int64       `json:"ended_at,omitempty"` // received_at of the record at Ending
 	Verdict  string      `json:"verdict,omitempty"`
@@ -105,7 +105,6 @@ func (w *Webhooks) look(ctx context.Context, id uint64, size int) (out finding, 
 		out.events = append(out.events, e)
 	}
 	if !known {
-		next.Status = s.status
 		if r.Origin != w.o.Origin {
 			next.Since = w.o.Now() - w.o.History.Milliseconds()
 		}
@@ -130,7 +129,7 @@ func (w *Webhooks) look(ctx context.Context, id uint64, size int) (out finding, 
 		out.told = next
 		return out, nil
 	}
-	if over(s.status) && known && !over(next.Status) {
+	if ended(&next, &s) {
 		seq := next.Ending
 		if seq == 0 {
 			if seq, err = contractSeq(r, s.last); err != nil {
@@ -158,16 +157,31 @@ func (w *Webhooks) look(ctx context.Context, id uint64, size int) (out finding, 
 
 func over(s room.Status) bool { return s == room.Ended || s == room.Cancelled }
 
-// started tells whether the room has started since it was told of as scheduled: one
-// that was closed before its time has not.
+// started tells whether the start of the room is news: it was told of as scheduled, or
+// was found a moment ago. One that was closed before its time has not started.
 func started(t *told, s *roomState, now int64) bool {
-	if t.Status != room.Scheduled || s.status == room.Scheduled || s.status == room.Cancelled {
+	switch {
+	case s.status == room.Scheduled || s.status == room.Cancelled,
+		t.Status == "" && s.contract.StartTime < t.Since,
+		t.Status != "" && t.Status != room.Scheduled:
 		return false
 	}
 	if s.closed && t.EndedAt > 0 {
 		now = t.EndedAt
 	}
 	return now >= s.contract.StartTime
+}
+
+// ended tells whether the end of the room is news, in the same way.
+func ended(t *told, s *roomState) bool {
+	if t.Status != "" || !over(s.status) {
+		return over(s.status) && !over(t.Status)
+	}
+	at := s.contract.EndTime
+	if t.Ending > 0 {
+		at = t.EndedAt
+	}
+	return at >= t.Since
 }
 
 // toldOf reads what was told of a room.

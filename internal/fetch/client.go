@@ -122,6 +122,7 @@ type Request struct {
 	ContentType string        // the media type that a 2xx answer with a body must have, parameters ignored; "" = any
 	IfNoneMatch string        // the entity tag that is held already; 304 then has no body
 	NoRedirect  bool          // a redirect is the answer, and is not followed
+	NoBody      bool          // only status and header matter: what follows them cannot make it fail
 }
 
 // Response is an answer with any status. Body is decoded.
@@ -164,6 +165,12 @@ func (c *Client) do(ctx context.Context, r Request) (*Response, error) {
 	}
 	defer resp.Body.Close()
 	out := &Response{Status: resp.StatusCode, Header: resp.Header, URL: at.String()}
+	if r.NoBody {
+		if resp.ContentLength <= shortBody {
+			spare(resp)
+		}
+		return out, nil
+	}
 	if err := c.readBody(cancel, r, resp, out); err != nil {
 		e := classify(ctx, redact(out.URL), err)
 		e.RetryAfter, _ = RetryAfter(resp.Header, time.Now(), maxRetryAfter)
@@ -219,7 +226,7 @@ func (c *Client) exchange(ctx context.Context, r Request, via transports, gzip b
 		if r.NoRedirect || !isRedirect(resp.StatusCode) || location == "" {
 			return resp, at, nil
 		}
-		_, _ = io.CopyN(io.Discard, resp.Body, 4<<10) // a short body read to its end lets the connection be used again
+		spare(resp)
 		resp.Body.Close()
 		next, why := c.redirect(at, location)
 		switch {
@@ -237,6 +244,11 @@ func (c *Client) exchange(ctx context.Context, r Request, via transports, gzip b
 		at = next
 	}
 }
+
+const shortBody = 4 << 10
+
+// spare reads a short body that nobody wants to its end, which lets the connection be used again.
+func spare(resp *http.Response) { _, _ = io.CopyN(io.Discard, resp.Body, shortBody) }
 
 func isRedirect(status int) bool {
 	switch status {

@@ -92,6 +92,26 @@ func TestNoRedirect(t *testing.T) {
 	}
 }
 
+func TestNoBody(t *testing.T) {
+	s, c := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/long":
+			io.WriteString(w, strings.Repeat("x", 1<<20))
+		case "/cut":
+			w.Header().Set("Content-Length", "100")
+			io.WriteString(w, "x")
+		case "/coded":
+			w.Header().Set("Content-Encoding", "br")
+		}
+	})
+	for _, path := range []string{"/", "/long", "/cut", "/coded"} {
+		resp, err := c.Do(context.Background(), Request{Method: "POST", URL: s.URL + path, MaxBytes: 10, NoBody: true})
+		if err != nil || resp.Status != 200 || resp.Body != nil {
+			t.Errorf("%s: %+v, %v", path, resp, err)
+		}
+	}
+}
+
 func TestBlockedAddresses(t *testing.T) {
 	s, _ := serve(t, func(http.ResponseWriter, *http.Request) { t.Error("the server was reached") })
 	port := s.Listener.Addr().(*net.TCPAddr).Port
