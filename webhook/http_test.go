@@ -168,6 +168,9 @@ func TestChallengesAreBounded(t *testing.T) {
 		case http.StatusBadRequest:
 		case http.StatusTooManyRequests:
 			refused++
+			if !bytes.Contains(raw, []byte(`"retry_after":10}`)) {
+				t.Errorf("how long is that: %s", raw)
+			}
 		default:
 			t.Errorf("%d %s", status, raw)
 		}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math"
 	"net"
 	"net/http"
@@ -85,8 +86,9 @@ type errorMember struct {
 // WriteError answers with {"error":{"code","message","data"}} (ADP §20).
 //
 // An *adp.Error anywhere in the chain of err gives code, message and data;
-// what is wrapped around it stays inside. rate_limited carries Retry-After from
-// Data["retry_after"] (seconds, at least 1), nonce_not_greater carries
+// what is wrapped around it stays inside. Data["retry_after"], a number of seconds or
+// a time.Duration, is answered as whole seconds, at least 1, which rate_limited
+// carries as Retry-After, too; nonce_not_greater carries
 // Max-Seen-Nonce from Data["max_seen_nonce"]. Any other error, and one whose
 // code is `internal` or has no status, answers 500 with a fixed message; the
 // error itself is logged under the request id that is also in data.request_id.
@@ -121,6 +123,11 @@ func writeError(w http.ResponseWriter, r *http.Request, err error, status int) {
 	if body.Error.Data == nil {
 		body.Error.Data = map[string]any{}
 	}
+	after := retryAfter(coded.Data["retry_after"])
+	if _, said := body.Error.Data["retry_after"]; said { // the same there, whatever counted it: seconds, or a time.Duration
+		body.Error.Data = maps.Clone(body.Error.Data)
+		body.Error.Data["retry_after"] = after
+	}
 	encoded, encodeErr := encode(body)
 	if encodeErr != nil {
 		failed(w, r, fmt.Errorf("encode error data of %q: %w", coded.Code, encodeErr))
@@ -132,7 +139,7 @@ func writeError(w http.ResponseWriter, r *http.Request, err error, status int) {
 	cleanHeader(w)
 	switch coded.Code {
 	case adp.RateLimited:
-		w.Header().Set("Retry-After", strconv.FormatInt(retryAfter(coded.Data["retry_after"]), 10))
+		w.Header().Set("Retry-After", strconv.FormatInt(after, 10))
 	case adp.NonceNotGreater:
 		// ADP §20: the answer MUST carry Max-Seen-Nonce.
 		if nonce, ok := decimal(coded.Data["max_seen_nonce"]); ok {
