@@ -239,6 +239,9 @@ func (h *host) unknown(ctx context.Context, v *roomView, n *news) error {
 		}
 		return err
 	}
+	h.mu.Lock()
+	v.signed = n.head.raw != nil
+	h.mu.Unlock()
 	poke(h.look)
 	return errNotNow
 }

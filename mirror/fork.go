@@ -288,10 +288,10 @@ func (h *host) lookUp(ctx context.Context, v *roomView) (listedRoom, error) {
 		reason = fmt.Sprintf("the host no longer lists the room as public: it is %.20q", l.visibility)
 	}
 	wait := h.m.o.PollMax
-	if reason != "" {
-		wait = h.m.roomRetry
-	}
 	h.mu.Lock()
+	if reason != "" || h.crowd {
+		wait = max(wait, h.m.roomRetry)
+	}
 	v.look = h.m.o.Now() + wait.Milliseconds()
 	h.mu.Unlock()
 	if reason == "" {

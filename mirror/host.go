@@ -15,9 +15,7 @@ import (
 
 	"golang.org/x/time/rate"
 
-	"github.com/witan-adp/witan/adp"
 	"github.com/witan-adp/witan/internal/fetch"
-	"github.com/witan-adp/witan/internal/keys"
 	"github.com/witan-adp/witan/internal/store"
 )
 
@@ -59,6 +57,7 @@ type host struct {
 	wake     chan struct{} // look again now
 	stir     chan struct{} // there is news: look again soon
 	look     chan struct{} // the relay told of something that only the room list explains
+	turned   chan struct{} // the line may go on
 	signed   chan struct{} // somebody signed for a room: others may have it
 	down     atomic.Bool   // the last look failed
 	keysSoon atomic.Bool   // the did:web document is to be read at the next look
@@ -67,6 +66,8 @@ type host struct {
 	slowTill atomic.Int64  // Unix ns until which the host counts as slow
 	progress progress
 	jobs     sync.WaitGroup
+
+	complaints *rate.Limiter // of rooms that showed nothing
 
 	stop    context.CancelFunc // nil before the loop runs; set under Mirror.mu
 	stopped chan struct{}
@@ -85,19 +86,25 @@ type host struct {
 	heard      int64             // Unix ms of the last news by the relay
 	viaListed  int64             // Unix ms until which the lists of other mirrors are not read again
 	live       context.Context   // of the loop; nil while it does not run
+	line       line              // rooms that wait for their turn
+	serving    bool              // somebody gives them their turns
+	unsure     int               // of them in work of which it is not known whether they answer
+	untold     int               // rooms that cannot be followed and were not logged
 	feeding    []*roomView       // rooms with news that wait for a worker
 	feeders    int               // workers
 	streaming  int               // live streams
 	streams    context.Context   // of them; nil when there were none since the last pause
 	endStreams context.CancelFunc
+	crowd      bool   // it lists more rooms than are followed, so that some that are held may be missing
 	note       string // what is odd without being a failure
 }
 
 func (m *Mirror) newHost(row hostRow) *host {
 	burst := max(1, int(m.o.RequestsPerSecond))
 	h := &host{m: m, origin: row.Origin, limiter: rate.NewLimiter(rate.Limit(m.o.RequestsPerSecond), burst), row: row,
-		slots: make(chan struct{}, m.o.ConcurrencyPerHost), wake: make(chan struct{}, 1), stir: make(chan struct{}, 1), look: make(chan struct{}, 1), signed: make(chan struct{}, 1),
-		rooms: map[string]*roomView{}, restricted: map[string]string{}, quiet: m.o.PollMin}
+		slots: make(chan struct{}, m.o.ConcurrencyPerHost), wake: make(chan struct{}, 1), stir: make(chan struct{}, 1), look: make(chan struct{}, 1), signed: make(chan struct{}, 1), turned: make(chan struct{}, 1),
+		complaints: rate.NewLimiter(rate.Every(time.Minute), 20),
+		rooms:      map[string]*roomView{}, restricted: map[string]string{}, quiet: m.o.PollMin}
 	for _, r := range m.o.Replicas.Of(row.Origin) {
 		v := h.rooms[r.RoomID]
 		if v == nil {
@@ -206,10 +213,19 @@ func (h *host) status() HostStatus {
 		if reason := v.trouble(h); reason != "" {
 			s.Problems = append(s.Problems, RoomProblem{v.id, reason})
 		}
+		if len(s.Problems) == 2*maxProblems { // there may be very many
+			s.Problems = firstProblems(s.Problems)
+		}
 	}
-	slices.SortFunc(s.Problems, func(a, b RoomProblem) int { return strings.Compare(a.RoomID, b.RoomID) })
-	s.Problems = s.Problems[:min(len(s.Problems), 20)]
+	s.Problems = firstProblems(s.Problems)
 	return s
+}
+
+const maxProblems = 20
+
+func firstProblems(of []RoomProblem) []RoomProblem {
+	slices.SortFunc(of, func(a, b RoomProblem) int { return strings.Compare(a.RoomID, b.RoomID) })
+	return of[:min(len(of), maxProblems)]
 }
 
 // run looks at the host again and again until ctx ends.
@@ -247,6 +263,9 @@ func (h *host) run(ctx context.Context) {
 		case <-h.wake:
 			h.failures, h.quiet = 0, h.m.o.PollMin
 		case <-h.stir:
+			if h.inLine() { // it stirs again when the last of them had its turn
+				continue
+			}
 			h.quiet = h.m.o.PollMin
 			if soon := time.Now().Add(h.quiet); h.failures == 0 && soon.Before(due) {
 				due = soon
@@ -420,83 +439,9 @@ func (h *host) poll(ctx context.Context) (news bool, err error) {
 		}
 	}
 	began := h.m.o.Now()
-	rooms, whole, err := h.list(ctx)
+	listed, err := h.list(ctx)
 	if err != nil {
 		return false, err
 	}
-	return h.compare(ctx, rooms, whole, began)
-}
-
-const (
-	maxDiscovery = 256 << 10
-	apiType      = "application/json"
-)
-
-// discover confirms that the origin is an ADP host, and where its API is.
-func (h *host) discover(ctx context.Context) error {
-	resp, err := h.get(ctx, h.origin+"/.well-known/agent-discourse", maxDiscovery, apiType)
-	if err != nil {
-		var s *statusError
-		if errors.As(err, &s) {
-			s.discovery = true
-		}
-		return err
-	}
-	v, err := adp.Scan(resp.Body)
-	if err != nil {
-		return fmt.Errorf("the discovery document: %w", err)
-	}
-	if !v.Get("protocol").Is(adp.Protocol) {
-		return fmt.Errorf("the discovery document is not of %s", adp.Protocol)
-	}
-	if err := h.heedHost(v); err != nil {
-		return err
-	}
-	api := h.origin + "/v1"
-	if e := v.Get("endpoints").Get("api"); e.Exists() {
-		u, err := h.m.o.Fetch.CheckURL(e.Text())
-		if err != nil {
-			return fmt.Errorf("endpoints.api of the discovery document: %w", err)
-		}
-		if u.Scheme+"://"+u.Host != h.origin || u.RawQuery != "" {
-			return fmt.Errorf("endpoints.api of the discovery document is at %s://%s: mirror that origin instead", u.Scheme, u.Host)
-		}
-		api = strings.TrimRight(u.String(), "/")
-	}
-	if api == h.api() {
-		return nil
-	}
-	if err := h.update(func(row *hostRow) { row.API = api }); err != nil {
-		return local(err)
-	}
-	return nil
-}
-
-// readKeys reads the did:web document. A plain ADP host has none.
-func (h *host) readKeys(ctx context.Context, now int64) error {
-	h.keysDue = now + time.Hour.Milliseconds()
-	if h.m.o.Bindings == nil {
-		return nil
-	}
-	resp, err := h.get(ctx, h.origin+"/.well-known/did.json", keys.MaxDocument, "")
-	var s *statusError
-	switch {
-	case errors.As(err, &s):
-		if s.status != http.StatusNotFound && s.status != http.StatusGone {
-			h.keysDue = now + time.Minute.Milliseconds()
-		}
-		return nil
-	case err != nil:
-		return err
-	}
-	state, err := h.m.o.Bindings.Observe(h.origin, resp.Body, now)
-	if err != nil {
-		h.m.log.Warn("the did:web document of a host is not usable", "origin", h.origin, "error", err)
-		return nil
-	}
-	if state != keys.BindingSame {
-		h.m.log.Info("the keys of a host", "origin", h.origin, "binding", state)
-		h.m.o.Bound(h.origin)
-	}
-	return nil
+	return h.compare(ctx, listed, began)
 }

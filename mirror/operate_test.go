@@ -271,20 +271,20 @@ func TestTargets(t *testing.T) {
 func TestProgress(t *testing.T) {
 	var p progress
 	t0 := time.Unix(1_000_000, 0)
-	if got := p.now(t0, 5); got.RecordsPerSecond != 0 || got.ETA != 0 || got.Pending != 5 {
+	if got := p.now(t0, 5, 0); got.RecordsPerSecond != 0 || got.ETA != 0 || got.Pending != 5 {
 		t.Errorf("%+v", got)
 	}
 	for i := range 40 { // 100 records and 1000 bytes a second
 		p.add(50, 500, t0.Add(time.Duration(i)*500*time.Millisecond))
 	}
-	got := p.now(t0.Add(20*time.Second), 1000)
+	got := p.now(t0.Add(20*time.Second), 600, 400)
 	if got.Records != 2000 || got.Bytes != 20_000 || got.RecordsPerSecond < 80 || got.RecordsPerSecond > 110 || got.ETA < 9 || got.ETA > 13 {
 		t.Errorf("%+v", got)
 	}
 	if n := len(p.marks); n > 13 {
 		t.Errorf("%d marks", n)
 	}
-	if got := p.now(t0.Add(time.Minute), 1000); got.RecordsPerSecond != 0 || got.ETA != 0 || got.Records != 2000 {
+	if got := p.now(t0.Add(time.Minute), 1000, 0); got.RecordsPerSecond != 0 || got.ETA != 0 || got.Records != 2000 {
 		t.Errorf("after a pause: %+v", got)
 	}
 }

@@ -42,7 +42,8 @@ func (p *progress) trim(now time.Time) {
 }
 
 // Progress is how copying goes. Records and Bytes count since the daemon started;
-// Pending is what the host lists and we do not hold yet.
+// Pending is what the host lists and we do not hold yet, of rooms that it shows. The
+// time left counts those, too, that it was not asked for yet.
 type Progress struct {
 	Records          int64   `json:"records"`
 	Bytes            int64   `json:"bytes"`
@@ -52,7 +53,7 @@ type Progress struct {
 	ETA              int64   `json:"eta_seconds,omitempty"` // 0 when nothing is pending, or no rate can be told
 }
 
-func (p *progress) now(now time.Time, pending int64) Progress {
+func (p *progress) now(now time.Time, pending, untried int64) Progress {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.trim(now)
@@ -69,15 +70,43 @@ func (p *progress) now(now time.Time, pending int64) Progress {
 	}
 	out.RecordsPerSecond = float64(p.records-first.records) / span.Seconds()
 	out.BytesPerSecond = float64(p.bytes-first.bytes) / span.Seconds()
-	if pending > 0 && out.RecordsPerSecond > 0 {
-		out.ETA = int64(float64(pending)/out.RecordsPerSecond) + 1
+	if left := pending + untried; left > 0 && out.RecordsPerSecond > 0 {
+		out.ETA = int64(float64(left)/out.RecordsPerSecond) + 1
 	}
 	return out
 }
 
-// pending counts the records that hosts list and we do not hold, save of rooms that
-// are not copied.
-func (m *Mirror) pending() (n int64) {
+// owed counts the records that the host lists and we do not hold, save of rooms that are
+// not copied: of rooms that it shows, and of those of which it merely says so. untried is
+// what of the latter it was not asked for yet. No room counts for more than may be kept
+// of it: a host can list any number. h.mu is held.
+func (h *host) owed() (behind, claimed, untried int64) {
+	for _, v := range h.rooms {
+		held := int64(0)
+		if v.r != nil {
+			held = v.r.Row().Seq
+		}
+		n := min(v.listed, h.m.o.RecordsPerRoom) - held
+		if n <= 0 {
+			continue
+		}
+		if _, stopped := h.m.stopped(h.origin, v.id); stopped {
+			continue
+		}
+		if v.r != nil && v.problem == "" {
+			behind += n
+			continue
+		}
+		claimed += n
+		if v.problem == "" {
+			untried += n
+		}
+	}
+	return behind, claimed, untried
+}
+
+// owed is that of all hosts.
+func (m *Mirror) owed() (behind, claimed int64) {
 	m.mu.Lock()
 	hosts := make([]*host, 0, len(m.hosts))
 	for _, h := range m.hosts {
@@ -86,16 +115,9 @@ func (m *Mirror) pending() (n int64) {
 	m.mu.Unlock()
 	for _, h := range hosts {
 		h.mu.Lock()
-		for _, v := range h.rooms {
-			held := int64(0)
-			if v.r != nil {
-				held = v.r.Row().Seq
-			}
-			if _, stopped := m.stopped(h.origin, v.id); !stopped {
-				n += max(0, v.listed-held)
-			}
-		}
+		b, c, _ := h.owed()
 		h.mu.Unlock()
+		behind, claimed = behind+b, claimed+c
 	}
-	return n
+	return behind, claimed
 }

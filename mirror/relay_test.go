@@ -314,7 +314,7 @@ func TestLyingPeers(t *testing.T) {
 				t.Errorf("after the lie: %+v", row)
 			}
 			b.set(func() { b.lie = nil })
-			g.holds(h.fakeHost, s) // the truth, from the same peer
+			g.holds(h.fakeHost, s)                                                          // the truth, from the same peer
 			until(t, "nothing waits", func() bool { return g.m.relay.waiting.Load() == 0 }) // an answer may still be under way
 		})
 	}

@@ -13,11 +13,15 @@ import (
 // still held.
 const Removed = "removed"
 
+// Unread is the state of a room that is listed and of which nothing could be read yet.
+const Unread = "unread"
+
 // HostReport is all that the operator may want to know of a host.
 type HostReport struct {
 	HostStatus
-	Bytes    int64            `json:"bytes"`  // of the records held, and of the type packs that they import
-	Behind   int64            `json:"behind"` // records that the host lists and we do not hold
+	Bytes    int64            `json:"bytes"`   // of the records held, and of the type packs that they import
+	Behind   int64            `json:"behind"`  // records that the host lists and we do not hold, of rooms that it shows
+	Claimed  int64            `json:"claimed"` // the same, of rooms of which it has shown nothing, or nothing more: it may not have them
 	Verdicts map[string]int64 `json:"verdicts"`
 	States   map[string]int64 `json:"states"`
 	Progress Progress         `json:"progress"`
@@ -32,7 +36,7 @@ type RoomStatus struct {
 	Verdict      string `json:"verdict"`
 	Reason       string `json:"reason,omitempty"`
 	Seq          int64  `json:"seq"`
-	Behind       int64  `json:"behind"`
+	Behind       int64  `json:"behind"` // as the host lists it
 	Bytes        int64  `json:"bytes"`
 	Violations   int64  `json:"violations"`
 	Unverifiable int64  `json:"unverifiable"`
@@ -75,6 +79,7 @@ func (m *Mirror) Report(origin string) []HostReport {
 func (m *Mirror) report(origin string, h *host, held []*replica.Replica, whole bool) HostReport {
 	out := HostReport{HostStatus: HostStatus{Origin: origin, State: Removed, Equivocated: m.equivocated(origin)}, Verdicts: map[string]int64{}, States: map[string]int64{}}
 	listed, problems := map[string]int64{}, map[string]string{}
+	untried := int64(0)
 	if h != nil {
 		out.HostStatus = h.status()
 		h.mu.Lock()
@@ -84,10 +89,8 @@ func (m *Mirror) report(origin string, h *host, held []*replica.Replica, whole b
 			if reason := v.trouble(h); reason != "" {
 				problems[id] = reason
 			}
-			if v.r == nil {
-				out.Behind += v.listed
-			}
 		}
+		out.Behind, out.Claimed, untried = h.owed()
 		h.mu.Unlock()
 	} else if reason, yes := m.keepings.get(origin, "").stops(); yes {
 		out.Reason = reason
@@ -105,7 +108,7 @@ func (m *Mirror) report(origin string, h *host, held []*replica.Replica, whole b
 		}
 		_, s.Hidden = m.Hidden(r)
 		out.Rooms++
-		out.Records, out.Bytes, out.Behind = out.Records+row.Seq, out.Bytes+row.Bytes, out.Behind+s.Behind
+		out.Records, out.Bytes = out.Records+row.Seq, out.Bytes+row.Bytes
 		out.Verdicts[s.Verdict]++
 		out.States[s.State]++
 		if whole {
@@ -113,11 +116,12 @@ func (m *Mirror) report(origin string, h *host, held []*replica.Replica, whole b
 		}
 	}
 	if h != nil {
-		out.Progress = h.progress.now(time.Now(), out.Behind)
+		out.Progress = h.progress.now(time.Now(), out.Behind, untried)
 	}
 	if whole {
 		out.RoomList = append(out.RoomList, m.notHeld(origin, held)...)
 		slices.SortFunc(out.RoomList, func(a, b RoomStatus) int { return strings.Compare(a.RoomID, b.RoomID) })
+		out.RoomList = append(out.RoomList, m.unread(origin, out.RoomList, problems)...)
 	}
 	return out
 }
@@ -136,6 +140,23 @@ func (m *Mirror) notHeld(origin string, held []*replica.Replica) (out []RoomStat
 		}
 		reason, _ := k.stops()
 		out = append(out, RoomStatus{RoomID: name[1], URL: origin + "/v1/rooms/" + name[1], State: k.state(), Reason: reason})
+	}
+	return out
+}
+
+// maxUnread bounds the rooms that are told of though nothing of them is held.
+const maxUnread = 100
+
+// unread lists rooms of which nothing could be read yet.
+func (m *Mirror) unread(origin string, told []RoomStatus, problems map[string]string) (out []RoomStatus) {
+	for _, s := range told {
+		delete(problems, s.RoomID)
+	}
+	for _, id := range slices.Sorted(maps.Keys(problems)) {
+		if len(out) == maxUnread {
+			break
+		}
+		out = append(out, RoomStatus{RoomID: id, URL: m.RoomURL(origin, id), State: Unread, Reason: problems[id]})
 	}
 	return out
 }

@@ -186,6 +186,7 @@ type hostReport struct {
 	Records  int64
 	Bytes    int64
 	Behind   int64
+	Claimed  int64
 	Verdicts map[string]int64
 
 	Equivocated bool
@@ -311,7 +312,7 @@ func showHosts(out io.Writer, hosts []hostReport, whole bool) error {
 		rooms, records = rooms+h.Rooms, records+h.Records
 		row := []string{plain(h.Origin), short(h.State, 20), short(h.Source, 20), number(h.Rooms), number(h.Records)}
 		if whole {
-			row = append(row, number(h.Behind), amount(h.Bytes), h.copying())
+			row = append(row, h.behind(), amount(h.Bytes), h.copying())
 		}
 		var why []string
 		if h.Equivocated {
@@ -335,6 +336,14 @@ func showHosts(out io.Writer, hosts []hostReport, whole bool) error {
 	}
 	_, err := fmt.Fprintf(out, "%s, %s, %s\n", count(int64(len(hosts)), "host"), count(rooms, "room"), count(records, "record"))
 	return err
+}
+
+// behind says how many records are to come, and after a + how many the host merely lists.
+func (h hostReport) behind() string {
+	if h.Claimed == 0 {
+		return number(h.Behind)
+	}
+	return number(h.Behind) + " +" + number(h.Claimed)
 }
 
 // copying says how a backfill goes.

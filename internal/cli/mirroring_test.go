@@ -33,7 +33,7 @@ func TestStatusWatch(t *testing.T) {
 			cancel()
 		}
 		_ = json.NewEncoder(w).Encode([]map[string]any{{"origin": "https://rooms.example", "state": "following", "source": "config", "rooms": 2, "records": 1000 * asked, "bytes": 5 << 20,
-			"behind": 9000, "verdicts": map[string]int{"broken": 1}, "progress": map[string]any{"records": 1000 * asked, "bytes": 3 << 20, "records_per_second": 100, "bytes_per_second": 2048, "pending": 9000, "eta_seconds": 90}}})
+			"behind": 9000, "claimed": 123456, "verdicts": map[string]int{"broken": 1}, "progress": map[string]any{"records": 1000 * asked, "bytes": 3 << 20, "records_per_second": 100, "bytes_per_second": 2048, "pending": 9000, "eta_seconds": 90}}})
 	})}
 	go func() { _ = srv.Serve(l) }()
 	t.Cleanup(func() { _ = srv.Close() })
@@ -41,7 +41,7 @@ func TestStatusWatch(t *testing.T) {
 	if status := run(ctx, []string{"mirror", "status", "--watch", "--every", "100ms", "--data", data}, strings.NewReader(""), &out, &errw); status != exitOK && ctx.Err() == nil {
 		t.Fatalf("status %d: %s", status, &errw)
 	}
-	for _, want := range []string{"1000 records, 3.0 MiB; 100 records/s, 2.0 KiB/s, done in about 1m30s", "2000 records, 3.0 MiB", " 9000 ", "1 broken"} {
+	for _, want := range []string{"1000 records, 3.0 MiB; 100 records/s, 2.0 KiB/s, done in about 1m30s", "2000 records, 3.0 MiB", " 9000 +123456 ", "1 broken"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("%q is not in\n%s", want, &out)
 		}

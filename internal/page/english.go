@@ -63,7 +63,7 @@ var english = map[string]string{
 	"word.equivocated": "equivocated", "word.unverified": "not verified", "word.attested": "attested", "word.partial": "partly attested", "word.unattested": "not attested",
 	"word.scheduled": "scheduled", "word.active": "active", "word.ended": "ended", "word.cancelled": "cancelled",
 	"word.following": "following", "word.behind": "behind", "word.complete": "complete", "word.paused": "paused", "word.gone": "gone", "word.quarantined": "in quarantine",
-	"word.backing-off": "not answering", "word.blocked": "blocked", "word.rebound": "new keys", "word.removed": "no longer followed",
+	"word.backing-off": "not answering", "word.blocked": "blocked", "word.rebound": "new keys", "word.removed": "no longer followed", "word.unread": "not readable",
 	"word.proof": "proof", "word.observation": "observation",
 	"word.public": "public", "word.restricted": "restricted", "word.private": "private",
 	"word.creator": "creator", "word.moderator": "moderator", "word.speaker": "speaker", "word.observer": "observer",
