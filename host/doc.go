@@ -106,6 +106,7 @@ type Host struct {
 	ended    sync.Map // replica IDs that Ended has been told
 	flying   sync.Map // join requests whose change is not on disk yet
 	asks     asks
+	fetches  fetches // of type packs
 	seats    *web.Seats
 }
 
@@ -116,6 +117,7 @@ func New(opt Options) (*Host, error) {
 	}
 	h := &Host{opt: opt, seats: opt.Seats, set: opt.Replicas, st: opt.Replicas.Store(), verify: make(chan struct{}, runtime.GOMAXPROCS(0))}
 	h.nonces.st = h.st
+	h.fetches = newFetches()
 	h.rates.windows = map[rateKey][]int64{}
 	h.statuses.rooms = map[uint64]*board{}
 	h.schedule.init()
