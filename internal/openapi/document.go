@@ -21,9 +21,10 @@ type object = map[string]any
 
 // Document is the description of one daemon.
 type Document struct {
-	root object
-	ops  []operation // in the order of the files
-	json []byte
+	root  object
+	ops   []operation // in the order of the files
+	hooks []operation // what is posted to webhooks: path is the name of the event
+	json  []byte
 }
 
 // operation is a method of a path.
@@ -144,15 +145,23 @@ func (d *Document) take(text []byte) error {
 	if err := join(member(d.root, "paths"), paths); err != nil {
 		return fmt.Errorf("paths: %w", err)
 	}
-	for _, path := range order(tree.Content[0], "paths") {
-		item := paths[path].(object)
+	d.ops = append(d.ops, operations(&tree, "paths", paths)...)
+	hooks, _ := part["webhooks"].(object)
+	d.hooks = append(d.hooks, operations(&tree, "webhooks", hooks)...)
+	return nil
+}
+
+// operations are those of the path items in a member of a file, as they stand there.
+func operations(tree *yaml.Node, name string, items object) (ops []operation) {
+	for _, path := range order(tree.Content[0], name) {
+		item := items[path].(object)
 		for _, m := range methods {
 			if spec, ok := item[m].(object); ok {
-				d.ops = append(d.ops, operation{m, path, item, spec})
+				ops = append(ops, operation{m, path, item, spec})
 			}
 		}
 	}
-	return nil
+	return ops
 }
 
 // order lists the names in a member of a YAML mapping as they stand there.

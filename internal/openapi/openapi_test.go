@@ -105,7 +105,9 @@ func TestDescription(t *testing.T) {
 		tags = append(tags, tag.(object)["name"])
 	}
 	param := regexp.MustCompile(`\{([^}]+)\}`)
-	for _, op := range d.ops {
+	status := regexp.MustCompile(`^[1-5][0-9][0-9]$`)
+	statusOfOthers := regexp.MustCompile(`^([1-5][0-9][0-9]|[1-5]XX|default)$`) // a receiver answers as it likes
+	for _, op := range slices.Concat(d.ops, d.hooks) {
 		at := op.method + " " + op.path
 		id := str(op.spec, "operationId")
 		if id == "" || seen[id] || str(op.spec, "summary") == "" || len(list(op.spec["tags"])) != 1 || !slices.Contains(tags, list(op.spec["tags"])[0]) || strings.HasSuffix(str(op.spec, "summary"), ".") {
@@ -132,8 +134,12 @@ func TestDescription(t *testing.T) {
 		if !slices.Equal(inPath, said) {
 			t.Errorf("%s: parameters %v are described", at, said)
 		}
+		code := status
+		if !strings.HasPrefix(op.path, "/") {
+			code = statusOfOthers
+		}
 		for status, r := range op.spec["responses"].(object) {
-			if !regexp.MustCompile(`^[1-5][0-9][0-9]$`).MatchString(status) || str(d.resolve(r), "description") == "" {
+			if !code.MatchString(status) || str(d.resolve(r), "description") == "" {
 				t.Errorf("%s: answer %s: %v", at, status, r)
 			}
 		}
@@ -191,6 +197,14 @@ func TestPage(t *testing.T) {
 	for _, m := range regexp.MustCompile(` href="([^"]+)"`).FindAllStringSubmatch(page, -1) {
 		if to, ok := strings.CutPrefix(m[1], "#"); ok && !ids[to] || !ok && m[1] != "/openapi.json" && !strings.HasPrefix(m[1], "https://") {
 			t.Errorf("the link %s", m[1])
+		}
+	}
+	if len(d.hooks) == 0 {
+		t.Error("no delivery is described")
+	}
+	for _, op := range d.hooks {
+		if !ids[anchor(op)] {
+			t.Errorf("the delivery %s has no anchor", op.path)
 		}
 	}
 	for _, op := range d.ops {

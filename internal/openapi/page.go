@@ -78,6 +78,13 @@ func (d *Document) HTML() (template.HTML, error) {
 				g.Ops = append(g.Ops, d.shown(op))
 			}
 		}
+		for _, hook := range d.hooks {
+			if slices.Contains(list(hook.spec["tags"]), tag["name"]) {
+				one := d.shown(hook)
+				one.Curl = "" // it is the daemon that calls
+				g.Ops = append(g.Ops, one)
+			}
+		}
 		if len(g.Ops) > 0 {
 			page.Groups = append(page.Groups, g)
 		}
