@@ -14,7 +14,7 @@ import (
 func (t *tools) addHistory(s *mcp.Server) {
 	add(t, s, &mcp.Tool{Name: "read_history", Annotations: reads("Read what was said in a room"),
 		InputSchema: t.room(props{
-			"after_seq": props{"type": "integer", "minimum": 0, "description": "begin behind this seq: 0 for the start, then next_after_seq of the page before"},
+			"after_seq": props{"type": "integer", "minimum": 0, "maximum": adp.MaxInt, "description": "begin behind this seq: 0 for the start, then next_after_seq of the page before"},
 			"last":      props{"type": "integer", "minimum": 1, "maximum": 100, "description": "in place of after_seq: the newest records, so many"},
 			"limit":     integer(1, 100, 30, "how many records at most; an answer that grows too large ends earlier"),
 		}),
@@ -54,14 +54,8 @@ type recordText struct {
 	ContentType string `json:"content_type,omitempty"`
 	Content     string `json:"content,omitempty" jsonschema:"the text of a message"`
 	Payload     any    `json:"payload,omitempty" jsonschema:"of any other event"`
-	Cut         bool   `json:"cut,omitempty" jsonschema:"it is longer, and was cut here"`
+	Cut         bool   `json:"cut,omitempty" jsonschema:"it is longer, and was cut here; witan room history and GET …/events have all of it"`
 }
-
-// Bounds of the text in one answer, and of one record in it.
-const (
-	historyBytes = 64 << 10
-	recordBytes  = 16 << 10
-)
 
 func (t *tools) readHistory(ctx context.Context, in historyIn) (f historyFacts, u []recordText, err error) {
 	if in.AfterSeq != nil && in.Last > 0 {
@@ -88,18 +82,18 @@ func (t *tools) readHistory(ctx context.Context, in historyIn) (f historyFacts, 
 	}
 	f = historyFacts{ReadFrom: p.URL(), Checked: "hashes, signatures and links of the records below", Records: []recordFacts{}}
 	u = []recordText{}
-	size := 0
+	bytes := 0
 	for _, v := range list {
 		seen := at
 		rec, err := at.Take(v)
 		if err != nil {
 			return f, nil, fmt.Errorf("%w; nothing of this page is shown", err)
 		}
-		if size += min(len(rec.JSON()), recordBytes); size > historyBytes && len(u) > 0 {
+		facts, said := told(rec)
+		if bytes += size(facts) + size(said); bytes > historyBytes && len(u) > 0 {
 			at = seen
 			break
 		}
-		facts, said := told(rec)
 		f.Records, u = append(f.Records, facts), append(u, said)
 	}
 	f.NextAfterSeq, f.More = at.Seq, at.Seq < r.Last.Seq
@@ -116,22 +110,35 @@ func told(rec *adp.Record) (recordFacts, recordText) {
 	}
 	f.Author = string(e.Actor)
 	for m := range e.Mentions.Elements() {
+		if u.Cut = len(f.Mentions) == mostRefs; u.Cut {
+			break
+		}
 		f.Mentions = append(f.Mentions, agent(m.Text()))
 	}
 	for ref := range e.Payload.Get("references").Elements() {
+		if len(f.References) == mostRefs {
+			u.Cut = true
+			break
+		}
 		if h := hash(ref.Text()); h != "" {
 			f.References = append(f.References, h)
 		}
 	}
 	if content, isText := e.Payload.Get("content").Str(); isText && e.Type == room.Message {
 		u.ContentType = line(e.Payload.Get("content_type").Text(), 100)
-		u.Content, u.Cut = text(content, recordBytes)
+		u.add(clip(content, recordBytes))
 		return f, u
 	}
-	if raw := e.Payload.Raw(); len(raw) > recordBytes {
-		u.Content, u.Cut = text(string(raw), recordBytes)
-	} else if e.Payload.Len() > 0 {
-		u.Payload = shown(e.Payload)
+	if e.Payload.Len() == 0 {
+		return f, u
+	}
+	said, cut := shownUpTo(e.Payload, recordBytes)
+	if text, isText := said.(string); isText {
+		u.add(text, cut)
+	} else {
+		u.Payload = said
 	}
 	return f, u
 }
+
+func (u *recordText) add(content string, cut bool) { u.Content, u.Cut = content, u.Cut || cut }

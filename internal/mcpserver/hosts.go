@@ -2,6 +2,8 @@ package mcpserver
 
 import (
 	"context"
+	"slices"
+	"strings"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -9,8 +11,8 @@ import (
 )
 
 func (t *tools) addHosts(s *mcp.Server) {
-	add(t, s, &mcp.Tool{Name: "list_hosts", Annotations: reads("List the hosts that the daemon follows"), InputSchema: object(props{}),
-		Description: "List the hosts whose rooms the daemon mirrors and verifies, with the state of each, and the daemon itself."}, t.listHosts)
+	add(t, s, &mcp.Tool{Name: "list_hosts", Annotations: reads("List the hosts that the daemon follows"), InputSchema: object(props{"after": str(300, "go on behind this host: next_after of the answer before")}),
+		Description: "List the hosts whose rooms the daemon mirrors and verifies, with the state of each, and the daemon itself. A long list goes on at next_after."}, t.listHosts)
 }
 
 type hostFacts struct {
@@ -26,7 +28,11 @@ type hostsFacts struct {
 	Daemon string      `json:"daemon"`
 	Agent  string      `json:"agent"`
 	Hosts  []hostFacts `json:"hosts"`
-	Shown  string      `json:"shown"`
+	Next   string      `json:"next_after,omitempty" jsonschema:"there are more hosts: give it as after"`
+}
+
+type hostsIn struct {
+	After string `json:"after"`
 }
 
 type hostText struct {
@@ -34,10 +40,7 @@ type hostText struct {
 	Reason string `json:"reason"`
 }
 
-// hostsShown bounds an answer; a daemon may follow more hosts than a model wants to read about.
-const hostsShown = 200
-
-func (t *tools) listHosts(ctx context.Context, _ none) (f hostsFacts, u []hostText, err error) {
+func (t *tools) listHosts(ctx context.Context, in hostsIn) (f hostsFacts, u []hostText, err error) {
 	c := t.reader(t.o.Near)
 	self, _, err := c.Get(ctx, fetch.Request{URL: t.o.Daemon + "/federation/v1/self"})
 	if err != nil {
@@ -47,13 +50,17 @@ func (t *tools) listHosts(ctx context.Context, _ none) (f hostsFacts, u []hostTe
 	if err != nil {
 		return f, nil, err
 	}
-	f, u = hostsFacts{Daemon: t.o.Daemon, Agent: agent(self.Get("agent_id").Text()), Hosts: []hostFacts{}, Shown: "all"}, []hostText{}
-	for i, v := range list {
-		if i == hostsShown {
-			f.Shown = "the first 200"
+	f, u = hostsFacts{Daemon: t.o.Daemon, Agent: agent(self.Get("agent_id").Text()), Hosts: []hostFacts{}}, []hostText{}
+	slices.SortFunc(list, func(a, b value) int { return strings.Compare(a.Get("origin").Text(), b.Get("origin").Text()) })
+	for _, v := range list {
+		at := origin(v.Get("origin").Text())
+		if v.Get("origin").Text() <= in.After {
+			continue
+		}
+		if len(f.Hosts) == mostHosts {
+			f.Next = f.Hosts[mostHosts-1].Origin
 			break
 		}
-		at := origin(v.Get("origin").Text())
 		equivocated, _ := v.Get("equivocated").Bool()
 		f.Hosts = append(f.Hosts, hostFacts{at, word(v.Get("state").Text()), clock(number(v.Get("since"))), number(v.Get("rooms")), number(v.Get("records")), equivocated})
 		if reason := v.Get("reason").Text(); reason != "" {

@@ -68,6 +68,10 @@ func (h *HTTP) Serve(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	// one request is one message, or the bounds on requests would bound nothing (MCP has no batches since 2025-06-18)
+	if start := bytes.TrimLeft(body, " \t\r\n"); len(start) > 0 && start[0] == '[' {
+		return adp.Errorf(adp.InvalidRequest, "/mcp takes one message in a request, and no batches; send each by itself")
+	}
 	ctx, cancel := context.WithTimeout(r.Context(), callTime)
 	defer cancel()
 	r = r.WithContext(ctx)

@@ -83,6 +83,7 @@ func TestHTTPRefuses(t *testing.T) {
 		"by a name that is no one": {ping, func(r *http.Request) { r.Host = "evil.example" }, 421, "This server answers for"},
 		"too large":                {`{"x":"` + strings.Repeat("x", requestBytes) + `"}`, nil, 413, "payload_too_large"},
 		"not JSON":                 {"{", nil, 400, ""},
+		"a batch":                  {" [" + ping + "," + ping + "]", nil, 400, "no batches"},
 		"a method that is none":    {`{"jsonrpc":"2.0","id":1,"method":"no/such"}`, nil, 400, "no/such"},
 		"GET":                      {"", func(r *http.Request) { r.Method, r.Body, r.ContentLength = "GET", nil, 0 }, 405, "POST"},
 		"a session that is none":   {ping, func(r *http.Request) { r.Header.Set("Mcp-Session-Id", "abc") }, 200, "search_rooms"},

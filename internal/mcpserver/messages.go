@@ -74,7 +74,7 @@ func (t *tools) searchMessages(ctx context.Context, in messagesIn) (f messagesFa
 		at := remote.Room{Base: origin(v.Get("origin").Text()), ID: roomID(v.Get("room_id").Text())}.URL()
 		seq := number(v.Get("seq"))
 		f.Messages = append(f.Messages, messageFacts{at, seq, hash(v.Get("hash").Text()), agent(v.Get("author").Text()), word(v.Get("type").Text()), clock(number(v.Get("received_at")))})
-		snippet, _ := text(v.Get("snippet").Text(), 2000)
+		snippet, _ := clip(v.Get("snippet").Text(), 1000)
 		u = append(u, messageText{at, seq, snippet})
 	}
 	return f, u, nil

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -23,7 +24,7 @@ func (t *tools) addProofs(s *mcp.Server) {
 	}
 	add(t, s, &mcp.Tool{Name: "get_proof", Annotations: reads("Prove that a record is in a room"), InputSchema: t.room(props{"seq": seq(1, "the record to prove")}, "seq"),
 		Description: "Prove by a Merkle proof (RFC 6962) that the record at a seq is in the room. The proof is checked here, and the checkpoint that the host signed, where the host itself is asked."}, t.getProof)
-	add(t, s, &mcp.Tool{Name: "get_attestations", Annotations: reads("List who vouches for an archive"), InputSchema: object(props{"room": t.room(nil)["properties"].(props)["room"]}, "room"),
+	add(t, s, &mcp.Tool{Name: "get_attestations", Annotations: reads("List who vouches for an archive"), InputSchema: object(props{"room": t.room(nil)["properties"].(props)["room"], "cursor": str(2000, "next_cursor of the answer before")}, "room"),
 		Description: "List what was signed about the archive of a room: the statement of its host, the attestations of witnesses who recomputed it, and evidence of anybody who signed two stories. Signatures are checked here; whether a signer is to be trusted is for you to say."}, t.getAttestations)
 }
 
@@ -48,7 +49,7 @@ type proofFacts struct {
 type checkpointFacts struct {
 	Size     uint64 `json:"size"`
 	SignedBy string `json:"signed_by" jsonschema:"verifier key of the log of the host, from its did.json"`
-	Text     string `json:"text" jsonschema:"the checkpoint as it was signed"`
+	Text     string `json:"text" jsonschema:"the checkpoint as it was signed, without cosignatures"`
 }
 
 func (t *tools) getProof(ctx context.Context, in proofIn) (f proofFacts, u none, err error) {
@@ -135,11 +136,27 @@ func (t *tools) checkpoint(ctx context.Context, c *remote.Client, p remote.Room)
 	if err != nil {
 		return nil, nil, "", fmt.Errorf("the checkpoint of the room: %w", err)
 	}
+	genesis, ok := strings.CutPrefix(signed.Origin, fetch.Authority(p.Base)+"/witan/rooms/"+p.ID+"/")
+	if !ok || !adp.IsHash(genesis) {
+		return nil, nil, "", fmt.Errorf("the checkpoint is of %q, which is another log than that of the room", signed.Origin)
+	}
 	vkey, err := tilelog.VerifierKey(signed.Origin, doc.Log)
 	if err != nil {
 		return nil, nil, "", err
 	}
-	return &checkpointFacts{signed.Size, vkey, string(text.Body)}, &signed, "", nil
+	return &checkpointFacts{signed.Size, vkey, ofKey(string(text.Body), signed.Origin)}, &signed, "", nil
+}
+
+// ofKey is a signed note with the signatures of one name alone: names of others are words of others.
+func ofKey(signed, name string) string {
+	body, rest, _ := strings.Cut(signed, "\n\n")
+	out := body + "\n\n"
+	for line := range strings.Lines(rest) {
+		if strings.HasPrefix(line, "— "+name+" ") {
+			out += line
+		}
+	}
+	return out
 }
 
 type signedFacts struct {
@@ -166,11 +183,12 @@ type attestationFacts struct {
 	Attested string          `json:"attested,omitempty" jsonschema:"by the policy of the daemon"`
 	Signed   []signedFacts   `json:"signed"`
 	Evidence []evidenceFacts `json:"evidence"`
-	More     bool            `json:"more,omitempty" jsonschema:"there are more than are shown here"`
+	Next     string          `json:"next_cursor,omitempty" jsonschema:"there is more: give it as cursor"`
 }
 
 type attestationIn struct {
-	Room string `json:"room"`
+	Room   string `json:"room"`
+	Cursor string `json:"cursor"`
 }
 
 func (t *tools) getAttestations(ctx context.Context, in attestationIn) (f attestationFacts, u []string, err error) {
@@ -187,30 +205,51 @@ func (t *tools) getAttestations(ctx context.Context, in attestationIn) (f attest
 		return f, nil, err
 	}
 	f, u = attestationFacts{Room: read.URL, Attested: read.Attested, Signed: []signedFacts{}, Evidence: []evidenceFacts{}}, []string{text.Topic}
-	q := "?" + url.Values{"origin": {host}, "room_id": {p.ID}, "limit": {"100"}}.Encode()
-	for _, kind := range []string{"statement", "attestation"} {
-		list, _, h, err := t.getList(ctx, c, t.o.Daemon+"/v1/witness/"+kind+"s"+q)
+	kind, after, _ := strings.Cut(in.Cursor, ":")
+	at := max(0, slices.Index(vouching, kind))
+	if in.Cursor != "" && vouching[at] != kind {
+		return f, nil, remote.Argumentf("the cursor is none of this tool; leave it out to begin anew")
+	}
+	for _, kind := range vouching[at:] {
+		if len(f.Signed)+len(f.Evidence) >= vouchingPage {
+			f.Next = kind + ":"
+			break
+		}
+		q := url.Values{"origin": {host}, "room_id": {p.ID}, "limit": {strconv.Itoa(vouchingPage)}}
+		if after != "" {
+			q.Set("cursor", after)
+			after = ""
+		}
+		list, next, _, err := t.getList(ctx, c, t.o.Daemon+"/v1/witness/"+kind+"?"+q.Encode())
 		if err != nil {
 			return f, nil, err
 		}
-		f.More = f.More || remote.NextPage(h) != ""
 		for _, v := range list {
-			f.Signed = append(f.Signed, signedBy(kind, v))
+			if kind == "evidence" {
+				f.Evidence = append(f.Evidence, shownEvidence(v))
+			} else {
+				f.Signed = append(f.Signed, signedBy(strings.TrimSuffix(kind, "s"), v))
+			}
 		}
-	}
-	list, _, h, err := t.getList(ctx, c, t.o.Daemon+"/v1/witness/evidence"+q)
-	if err != nil {
-		return f, nil, err
-	}
-	f.More = f.More || remote.NextPage(h) != ""
-	for _, v := range list {
-		e := evidenceFacts{Class: word(v.Get("class").Text()), Kind: word(v.Get("kind").Text()), Seen: clock(number(v.Get("seen_at")))}
-		if id := v.Get("agent"); id.Exists() {
-			e.Agent = agent(id.Text())
+		if next != "" {
+			f.Next = kind + ":" + cursor(next)
+			break
 		}
-		f.Evidence = append(f.Evidence, e)
 	}
 	return f, u, nil
+}
+
+// vouching are the lists of what was signed, in the order in which they are shown, so many entries in one answer.
+var vouching = []string{"statements", "attestations", "evidence"}
+
+const vouchingPage = 50
+
+func shownEvidence(v value) evidenceFacts {
+	e := evidenceFacts{Class: word(v.Get("class").Text()), Kind: word(v.Get("kind").Text()), Seen: clock(number(v.Get("seen_at")))}
+	if id := v.Get("agent"); id.Exists() {
+		e.Agent = agent(id.Text())
+	}
+	return e
 }
 
 // signedBy checks one envelope by itself.

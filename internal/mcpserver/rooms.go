@@ -18,8 +18,11 @@ func (t *tools) addRooms(s *mcp.Server) {
 	t.addMessages(s)
 	add(t, s, &mcp.Tool{Name: "search_rooms", Annotations: reads("Search rooms"), InputSchema: searchSchema(),
 		Description: "Search the rooms of all hosts that the daemon knows, the most active first. Each room comes with its url, status, verdict (did every record verify) and attestation state (did witnesses recompute it)."}, t.searchRooms)
-	add(t, s, &mcp.Tool{Name: "read_room", Annotations: reads("Read a room's contract and state"), InputSchema: t.room(props{"members": flag("also list the members and their roles, by replaying the room")}),
-		Description: "Read one room: its contract (topic, agenda, guidance, policy), times, status, types, verdict and attestation state. With members: true the room is replayed and its members and their roles are listed."}, t.readRoom)
+	add(t, s, &mcp.Tool{Name: "read_room", Annotations: reads("Read a room's contract and state"), InputSchema: t.room(props{
+		"members":      flag("also list the members and their roles, by replaying the room"),
+		"after_type":   str(200, "go on with the event types behind this one: next_after_type of the answer before"),
+		"after_member": pattern(agentPattern, "with members: go on behind this one, next_after_member of the answer before"),
+	}), Description: "Read one room: its contract (topic, agenda, guidance, policy), times, status, event types with their schemas, verdict and attestation state. With members: true the room is replayed and its members and their roles are listed. Long lists go on at next_after_type and next_after_member."}, t.readRoom)
 }
 
 type searchIn struct {
@@ -53,7 +56,7 @@ type roomFacts struct {
 	Members      int64    `json:"members"`
 	Speakers     int64    `json:"speakers"`
 	Records      int64    `json:"records"`
-	Types        []string `json:"types,omitempty"`
+	Types        []string `json:"types,omitempty" jsonschema:"the first event types that the room declared; read_room has all"`
 	Verdict      string   `json:"verdict" jsonschema:"verified, violations, broken, forked, archive-mismatch, equivocated, ..."`
 	Attested     string   `json:"attested" jsonschema:"unattested, partial, attested or equivocated"`
 	Attestations int64    `json:"attestations"`
@@ -66,6 +69,7 @@ type roomText struct {
 	Guidance string   `json:"guidance,omitempty"`
 	Tags     []string `json:"tags,omitempty"`
 	Reason   string   `json:"reason,omitempty" jsonschema:"why the verdict is what it is"`
+	Cut      bool     `json:"cut,omitempty" jsonschema:"a text or the tags are longer; of a list, read_room has more"`
 }
 
 type searchFacts struct {
@@ -91,35 +95,52 @@ func (t *tools) searchRooms(ctx context.Context, in searchIn) (f searchFacts, u 
 	}
 	f, u = searchFacts{Rooms: []roomFacts{}, NextCursor: cursor(next)}, []roomText{}
 	for _, v := range list {
-		r, w := indexed(v)
+		r, w := indexed(v, listBytes/len(list))
 		f.Rooms, u = append(f.Rooms, r), append(u, w)
 	}
 	return f, u, nil
 }
 
-// indexed takes an entry of the index apart.
-func indexed(v value) (roomFacts, roomText) {
+// indexed takes an entry of the index apart; its texts, and the names of its types, get so many bytes.
+func indexed(v value, bytes int) (roomFacts, roomText) {
 	at := origin(v.Get("origin").Text())
 	f := roomFacts{RoomID: roomID(v.Get("room_id").Text()), Host: at, Status: word(v.Get("status").Text()), Visibility: word(v.Get("visibility").Text()),
 		Starts: clock(number(v.Get("start_time"))), Ends: clock(number(v.Get("end_time"))), LastActivity: clock(number(v.Get("last_activity"))),
 		Language: word(v.Get("language").Text()), Creator: agent(v.Get("creator").Text()), Members: number(v.Get("members")), Speakers: number(v.Get("speakers")),
 		Records: number(v.Get("records")), Verdict: word(v.Get("verdict").Text()), Attested: word(v.Get("attested").Text()), Attestations: number(v.Get("attestations"))}
 	f.URL = remote.Room{Base: at, ID: f.RoomID}.URL()
+	left := bytes / 2
 	for e := range v.Get("types").Elements() {
-		f.Types = append(f.Types, word(e.Text()))
+		name := word(e.Text())
+		if left -= len(name); left < 0 {
+			break
+		}
+		f.Types = append(f.Types, name)
 	}
-	w := described(v, f.URL)
-	w.Reason = line(v.Get("reason").Text(), 500)
+	w := described(v, f.URL, min(bytes/4, topicBytes), min(bytes/4, longBytes))
+	w.Reason = line(v.Get("reason").Text(), 200)
 	return f, w
 }
 
-// described is what the creator of a room says of it.
-func described(v value, at string) roomText {
-	w := roomText{URL: at, Topic: line(v.Get("topic").Text(), 1000)}
-	w.Agenda, _ = text(v.Get("agenda").Text(), 4000)
-	w.Guidance, _ = text(v.Get("guidance").Text(), 4000)
+// described is what the creator of a room says of it, the topic in so many bytes, and agenda, guidance and tags in so many each.
+func described(v value, at string, topic, long int) roomText {
+	w := roomText{URL: at}
+	clipped := func(s string, n int) string {
+		shown, cut := clip(s, n)
+		w.Cut = w.Cut || cut
+		return shown
+	}
+	w.Topic = clipped(v.Get("topic").Text(), topic)
+	w.Agenda = clipped(v.Get("agenda").Text(), long)
+	w.Guidance = clipped(v.Get("guidance").Text(), long)
+	left := long
 	for e := range v.Get("tags").Elements() {
-		w.Tags = append(w.Tags, line(e.Text(), 100))
+		tag := clipped(e.Text(), tagBytes)
+		if left -= len(tag); left < 0 || len(w.Tags) == mostTags {
+			w.Cut = true
+			break
+		}
+		w.Tags = append(w.Tags, tag)
 	}
 	return w
 }
@@ -128,6 +149,9 @@ type roomIn struct {
 	Room    string `json:"room"`
 	From    string `json:"from"`
 	Members bool   `json:"members"`
+
+	AfterType   string `json:"after_type"`
+	AfterMember string `json:"after_member"`
 }
 
 type readFacts struct {
@@ -143,12 +167,14 @@ type readFacts struct {
 	Records     int64         `json:"records"`
 	LastHash    string        `json:"last_hash"`
 	HeadSeq     int64         `json:"head_seq"`
-	Types       []string      `json:"types"`
+	Types       []string      `json:"types" jsonschema:"event types that the room declared"`
+	NextType    string        `json:"next_after_type,omitempty" jsonschema:"there are more types: give it as after_type"`
 	Verdict     string        `json:"verdict,omitempty" jsonschema:"what the daemon found when it verified its copy"`
 	SyncedAt    string        `json:"synced_at,omitempty" jsonschema:"when a mirror and the host last agreed"`
 	Attested    string        `json:"attested,omitempty"`
 	InIndex     bool          `json:"in_index"`
 	Members     []memberFacts `json:"members,omitempty"`
+	NextMember  string        `json:"next_after_member,omitempty" jsonschema:"there are more members: give it as after_member"`
 	MembersFrom string        `json:"members_from,omitempty" jsonschema:"verdict of the replay that gave the members"`
 }
 
@@ -162,12 +188,8 @@ type readText struct {
 	Policy       any               `json:"policy,omitempty"`
 	Extra        any               `json:"extra,omitempty"`
 	Types        []any             `json:"types,omitempty" jsonschema:"the declarations of the types"`
-	TypesCut     bool              `json:"types_cut,omitempty" jsonschema:"there are more than fit in here"`
 	Perspectives map[string]string `json:"perspectives,omitempty" jsonschema:"what members say of their side, by agent"`
 }
-
-// typeBytes bounds the declarations in an answer.
-const typeBytes = 48 << 10
 
 func (t *tools) readRoom(ctx context.Context, in roomIn) (f readFacts, u readText, err error) {
 	c, p, err := t.place(in.Room, in.From == fromHost)
@@ -192,21 +214,15 @@ func (t *tools) readRoom(ctx context.Context, in roomIn) (f readFacts, u readTex
 	if ms, err := strconv.ParseInt(h.Get("Witan-Synced-At"), 10, 64); err == nil {
 		f.SyncedAt = clock(ms)
 	}
-	u = readText{roomText: described(v, f.URL)}
-	if e := v.Get("policy"); e.Exists() {
-		u.Policy = shown(e)
-	}
-	if e := v.Get("extra"); e.Exists() {
-		u.Extra = shown(e)
-	}
-	size := 0
-	for e := range v.Get("types").Elements() {
-		f.Types = append(f.Types, word(e.Get("type").Text()))
-		if size += len(e.Raw()); size > typeBytes {
-			u.TypesCut = true
-			continue
+	u = readText{roomText: described(v, f.URL, topicBytes, longBytes)}
+	for name, to := range map[string]*any{"policy": &u.Policy, "extra": &u.Extra} {
+		if e := v.Get(name); e.Exists() {
+			said, cut := shownUpTo(e, longBytes)
+			*to, u.Cut = said, u.Cut || cut
 		}
-		u.Types = append(u.Types, shown(e))
+	}
+	if err := readTypes(v, in.AfterType, &f, &u); err != nil {
+		return f, u, err
 	}
 	if in.From != fromHost {
 		if err := t.readIndex(ctx, p, v, &f, &u); err != nil {
@@ -214,35 +230,64 @@ func (t *tools) readRoom(ctx context.Context, in roomIn) (f readFacts, u readTex
 		}
 	}
 	if in.Members {
-		err = t.readMembers(ctx, c, p, &f, &u)
+		err = t.readMembers(ctx, c, p, in.AfterMember, &f, &u)
 	}
 	return f, u, err
 }
 
-// readIndex adds what the index of the daemon says of the room.
+// readTypes adds one page of the types of the room, in their order.
+func readTypes(v value, after string, f *readFacts, u *readText) error {
+	skip, bytes := after != "", 0
+	for e := range v.Get("types").Elements() {
+		if name := e.Get("type").Text(); skip {
+			skip = name != after
+			continue
+		}
+		said, _ := shownUpTo(e, longBytes)
+		if bytes += size(said); len(f.Types) > 0 && (bytes > typeBytes || len(f.Types) == mostTypes) {
+			f.NextType = f.Types[len(f.Types)-1]
+			return nil
+		}
+		f.Types, u.Types = append(f.Types, word(e.Get("type").Text())), append(u.Types, said)
+	}
+	if skip {
+		return remote.Argumentf("the room has no type %q to go on behind; leave after_type out to begin anew", after)
+	}
+	return nil
+}
+
+// readIndex adds what the index of the daemon says of the room. There is no filter for one room; those of its creator with its times
+// are few.
 func (t *tools) readIndex(ctx context.Context, p remote.Room, v value, f *readFacts, u *readText) error {
 	host, err := remote.OriginOf(f.URL)
 	if err != nil {
 		return err
 	}
-	q := url.Values{"host": {fetch.Authority(host)}, "limit": {"200"}, "creator": {v.Get("creator").Text()},
+	q := url.Values{"host": {fetch.Authority(host)}, "limit": {"20"}, "creator": {v.Get("creator").Text()},
 		"starts_after": {strconv.FormatInt(number(v.Get("start_time"))-1, 10)}, "ends_before": {strconv.FormatInt(number(v.Get("end_time"))+1, 10)}}
-	list, _, _, err := t.getList(ctx, t.reader(t.o.Near), t.o.Daemon+"/v1/index/rooms?"+q.Encode())
-	if err != nil {
-		return err
-	}
-	for _, e := range list {
-		if e.Get("room_id").Is(p.ID) {
-			found, said := indexed(e)
-			f.InIndex, f.URL, f.Verdict, f.Attested = true, found.URL, found.Verdict, found.Attested
-			u.URL, u.Reason = found.URL, said.Reason
+	for range 10 {
+		list, next, _, err := t.getList(ctx, t.reader(t.o.Near), t.o.Daemon+"/v1/index/rooms?"+q.Encode())
+		if err != nil {
+			return err
 		}
+		for _, e := range list {
+			if e.Get("room_id").Is(p.ID) {
+				found, said := indexed(e, listBytes)
+				f.InIndex, f.URL, f.Verdict, f.Attested = true, found.URL, found.Verdict, found.Attested
+				u.URL, u.Reason = found.URL, said.Reason
+				return nil
+			}
+		}
+		if next == "" {
+			return nil
+		}
+		q.Set("cursor", next)
 	}
 	return nil
 }
 
-// readMembers adds the members, whom no endpoint lists: they follow from the records.
-func (t *tools) readMembers(ctx context.Context, c *remote.Client, p remote.Room, f *readFacts, u *readText) error {
+// readMembers adds one page of the members, whom no endpoint lists: they follow from the records.
+func (t *tools) readMembers(ctx context.Context, c *remote.Client, p remote.Room, after string, f *readFacts, u *readText) error {
 	in, err := t.inspect(ctx, c, p)
 	if err != nil {
 		return err
@@ -250,9 +295,16 @@ func (t *tools) readMembers(ctx context.Context, c *remote.Client, p remote.Room
 	f.MembersFrom, f.Members, u.Perspectives = in.Verdict(), []memberFacts{}, map[string]string{}
 	all := in.Verifier.State.Members
 	for _, id := range slices.Sorted(maps.Keys(all)) {
+		if string(id) <= after {
+			continue
+		}
+		if len(f.Members) == mostMembers {
+			f.NextMember = f.Members[mostMembers-1].Agent
+			break
+		}
 		f.Members = append(f.Members, memberFacts{string(id), word(string(all[id].Role))})
-		if said := all[id].Perspective; said != "" {
-			u.Perspectives[string(id)] = line(said, 1000)
+		if said, _ := clip(all[id].Perspective, sideBytes); said != "" {
+			u.Perspectives[string(id)] = said
 		}
 	}
 	return nil

@@ -337,22 +337,3 @@ func TestFarIsGuarded(t *testing.T) {
 	}
 	call(t, s, "send_message", fields{"room": "https://host.example/m/other.example/v1/rooms/abc", "text": "x"}, "takes no writes")
 }
-
-func FuzzText(f *testing.F) {
-	f.Add("añ\u202e中", 3)
-	f.Fuzz(func(t *testing.T, s string, n int) {
-		if n < 0 || n > 1000 {
-			return
-		}
-		shown, cut := text(s, n)
-		if cut != (len(s) > n) {
-			t.Fatalf("text(%q, %d) says cut = %v", s, n, cut)
-		}
-		if got := plaintext.Text(shown); got != shown {
-			t.Fatalf("text(%q, %d) = %q is not plain: %q", s, n, shown, got)
-		}
-		if w := word(s); w != "?" && w != s || strings.ContainsAny(w, " \n\"") {
-			t.Fatalf("word(%q) = %q", s, w)
-		}
-	})
-}

@@ -8,7 +8,6 @@ import (
 	"encoding/json"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -45,7 +44,7 @@ func add[In, F, U any](t *tools, s *mcp.Server, tool *mcp.Tool, handle func(cont
 		defer leave()
 		facts, content, err := handle(ctx, in)
 		if err != nil {
-			return nil, out, explain(err)
+			return nil, out, t.explain(tool.Name, err)
 		}
 		out = answer[F, U]{facts, untrusted[U]{warning, content}}
 		said, err := encode(facts)
@@ -79,40 +78,8 @@ func enclose(written string) string {
 	return warning + "\nIt stands between the two lines with the mark " + mark + ", and nowhere else.\n<<< " + mark + "\n" + written + "\n>>> " + mark
 }
 
-// text is text of others: what a reader would obey instead of seeing it is escaped, and it has at most n bytes.
-func text(s string, n int) (shown string, cut bool) {
-	if cut = len(s) > n; cut {
-		for n > 0 && !utf8.RuneStart(s[n]) {
-			n--
-		}
-		s = s[:n]
-	}
-	return plaintext.Text(s), cut
-}
-
 // line is one line of others of at most n characters.
 func line(s string, n int) string { return plaintext.Short(s, n) }
-
-// shown is JSON of others with each of its texts escaped.
-func shown(v value) any {
-	switch v.Kind() {
-	case adp.Object:
-		out := map[string]any{}
-		for name, m := range v.Members() {
-			out[plaintext.Text(name)] = shown(m)
-		}
-		return out
-	case adp.Array:
-		out := []any{}
-		for e := range v.Elements() {
-			out = append(out, shown(e))
-		}
-		return out
-	case adp.String:
-		return plaintext.Text(v.Text())
-	}
-	return json.RawMessage(v.Raw())
-}
 
 // The functions below are what may stand among the facts: words, hashes, addresses and times, which hold no sentence.
 

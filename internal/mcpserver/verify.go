@@ -105,7 +105,7 @@ func (t *tools) verifyRoom(ctx context.Context, q verifyIn) (f verifyFacts, u ve
 	if r.Broken != nil {
 		f.BrokenAt, u.Reason = r.Broken.Seq, line(r.Broken.Reason, 500)
 	}
-	for _, s := range r.Problems {
+	for _, s := range r.Problems[:min(len(r.Problems), mostProblems)] {
 		u.Problems = append(u.Problems, line(s, 500))
 	}
 	for _, found := range r.Findings {

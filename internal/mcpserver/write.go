@@ -59,8 +59,8 @@ type writtenFacts struct {
 	Status     string `json:"status" jsonschema:"accepted, or the state of the join request"`
 }
 
-// target finds the host of the room, and holds the pen until done is called: the events of one key have growing nonces.
-func (t *tools) target(arg string) (c *remote.Client, p remote.Room, done func(), err error) {
+// target finds the host of the room, and holds the pen for it until done is called.
+func (t *tools) target(ctx context.Context, arg string) (c *remote.Client, p remote.Room, done func(), err error) {
 	p, err = t.reader(t.o.Near).Room(t.o.Daemon, arg)
 	if err != nil {
 		return nil, p, nil, err
@@ -68,19 +68,32 @@ func (t *tools) target(arg string) (c *remote.Client, p remote.Room, done func()
 	origin, err := remote.OriginOf(p.Base)
 	switch {
 	case err != nil:
-		return nil, p, nil, err
+		return nil, p, nil, remote.Argumentf("%v", err)
 	case p.Base != origin:
 		return nil, p, nil, remote.Argumentf("%s is a mirror's copy and takes no writes; give the room's own url, as search_rooms returns it", p.URL())
 	}
-	via := t.o.Near
-	if origin != t.o.Daemon {
-		via = t.o.Far
+	w := t.pen(origin)
+	select {
+	case w.turn <- struct{}{}:
+		return w.client, p, func() { <-w.turn }, nil
+	case <-ctx.Done():
+		return nil, p, nil, ownf("%s is slow, and writes before this one still wait for it; nothing was sent", origin)
 	}
+}
+
+func (t *tools) pen(origin string) *pen {
 	t.writing.Lock()
-	if t.writers[via] == nil {
-		t.writers[via] = t.reader(via)
+	defer t.writing.Unlock()
+	w := t.writers[origin]
+	if w == nil {
+		via := t.o.Near
+		if origin != t.o.Daemon {
+			via = t.o.Far
+		}
+		w = &pen{make(chan struct{}, 1), t.reader(via)}
+		t.writers[origin] = w
 	}
-	return t.writers[via], p, t.writing.Unlock, nil
+	return w
 }
 
 func accepted(p remote.Room, rec *adp.Record) writtenFacts {
@@ -96,7 +109,7 @@ type joinIn struct {
 }
 
 func (t *tools) joinRoom(ctx context.Context, in joinIn) (f writtenFacts, u none, err error) {
-	c, p, done, err := t.target(in.Room)
+	c, p, done, err := t.target(ctx, in.Room)
 	if err != nil {
 		return f, u, err
 	}
@@ -154,7 +167,7 @@ func (t *tools) leaveRoom(ctx context.Context, in leaveIn) (writtenFacts, none, 
 }
 
 func (t *tools) write(ctx context.Context, arg string, event remote.Intent) (f writtenFacts, u none, err error) {
-	c, p, done, err := t.target(arg)
+	c, p, done, err := t.target(ctx, arg)
 	if err != nil {
 		return f, u, err
 	}

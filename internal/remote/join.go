@@ -27,6 +27,21 @@ type Joined struct {
 	Request adp.Value // the join request with its state, when Record is nil
 }
 
+// Unapproved is a join request that does not let anybody in (yet).
+type Unapproved struct {
+	Request string
+	Status  string // pending, rejected or expired
+	Room    Room
+}
+
+// Error implements error.
+func (e Unapproved) Error() string {
+	if e.Status == "pending" {
+		return fmt.Sprintf("the request %s is not reviewed yet; the creator or a moderator approves it with: witan room approve %s %[1]s", e.Request, e.Room.URL())
+	}
+	return fmt.Sprintf("the request %s is %s; make a new one with: witan room join %s", e.Request, e.Status, e.Room.URL())
+}
+
 // CheckRole refuses what is no role.
 func CheckRole(role string, optional bool) error {
 	switch types.Role(role) {
@@ -89,10 +104,10 @@ func (c *Client) joinApproved(ctx context.Context, p Room, id, role string) (*Jo
 		switch status := answer.Get("status").Text(); status {
 		case "approved":
 			role = answer.Get("approved_role").Text()
-		case "pending":
-			return nil, fmt.Errorf("the request %s is not reviewed yet; the creator or a moderator approves it with: witan room approve %s %s", id, p.URL(), id)
+		case "pending", "rejected", "expired":
+			return nil, Unapproved{id, status, p}
 		default:
-			return nil, fmt.Errorf("the request %s is %s; make a new one with: witan room join %s", id, plaintext.Short(status, 40), p.URL())
+			return nil, fmt.Errorf("the host calls the request %s %q, which is no state of one", id, plaintext.Short(status, 40))
 		}
 		if err := CheckRole(role, false); err != nil {
 			return nil, fmt.Errorf("the host says no role that was approved; say which one you want")
