@@ -335,3 +335,28 @@ func FuzzSearch(f *testing.F) {
 		}
 	})
 }
+
+// What one page may cost is bounded in bytes, too: long messages that have the parts of a
+// word, and not the word, are read and found out.
+func TestLongMessagesEndAPage(t *testing.T) {
+	w := newWorld(t, 10_000)
+	r := w.room(1, "https://a.example")
+	long := strings.Repeat("镜像 像讨 ", maxText/14)
+	const n = 300
+	w.say(r, 1, 1000, "message.create", say("镜像讨"))
+	for i := range n {
+		w.say(r, 1, int64(2000+i), "message.create", say(long))
+	}
+	w.flush()
+	q := url.Values{"q": {"镜像讨"}}
+	out, err := w.x.Search(t.Context(), q)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(out.Events) != 0 || out.Next == nil || out.Note == "" {
+		t.Errorf("%d found, next %v, note %q: the whole index was read for one page", len(out.Events), out.Next, out.Note)
+	}
+	if got := w.find("q=" + url.QueryEscape("镜像讨")); got != "room1/1" {
+		t.Errorf("over all pages: %q", got)
+	}
+}

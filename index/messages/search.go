@@ -22,7 +22,8 @@ const (
 	maxWords      = 16     //
 	maxCandidates = 20_000 // messages that are looked up at once; of more, days and hours are taken one by one
 	maxRead       = 2000   // messages that are read
-	maxDays       = 400    // days that are looked through for words that many messages have
+	maxReadBytes  = 8 << 20
+	maxDays       = 400 // days that are looked through for words that many messages have
 )
 
 // Event is a message that was found. All text in it is what strangers wrote.
@@ -193,6 +194,7 @@ type search struct {
 	rooms   map[uint64]*Room // nil: not shown
 	out     *Result
 	looked  int
+	bytes   int  // of the records that were looked at
 	stopped *key // where the next page goes on
 }
 
@@ -209,7 +211,7 @@ func (s *search) read(names []string) (full bool, err error) {
 			s.stopped = last
 			return true, nil
 		}
-		if s.looked == maxRead {
+		if s.looked == maxRead || s.bytes >= maxReadBytes {
 			s.out.Note = "not found quickly: this page has what was found so far; follow the link to the next page for more"
 			s.stopped = last
 			return true, nil
@@ -302,6 +304,7 @@ func (s *search) event(k key) (e Event, ok bool, err error) {
 	if err != nil || !held {
 		return e, false, err
 	}
+	s.bytes += len(raw)
 	m, says, err := read(k.room, raw)
 	if err != nil || !says || m.key != k || s.q.author != "" && m.author != s.q.author {
 		return e, false, err
