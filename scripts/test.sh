@@ -46,6 +46,7 @@ go build -o witan .
 
 step go test -race
 go test -race -timeout 20m ./...
+go test -tags force32bit -run 'Signature|Order|Point|Known|Scalar' ./adp # the arithmetic of browsers
 go test -count 1 -run '^TestHostileRoom$' ./internal/page
 SOAK=${SOAK:-30s} go test -race -count 1 -run '^TestSoak$' ./mirror
 
