@@ -291,3 +291,24 @@ func TestClockJumps(t *testing.T) {
 		<-done
 	})
 }
+
+// An archived room stays as it was archived, also when the clock turns out to have been wrong: what is
+// signed about the archive says where the room ends, and a record behind that would convict this host.
+func TestClockGoesBackBehindAnArchive(t *testing.T) {
+	w := newWorld(t, nil)
+	a, id := w.open(nil)
+	w.clock.Add(2 * hour)
+	archive := w.get("/v1/rooms/"+id+"/archive", nil).ok(200)
+	w.clock.Store(t0 + minute)
+	w.act(a, id, room.Message, say("one more")).refused(409, adp.RoomEnded)
+	w.act(a, id, room.Leave, obj{}).refused(409, adp.RoomEnded)
+	w.statusWant(id, "ended")
+	if n, _ := archive.Get("event_count").Int(); w.replica(id).Row().Seq != n {
+		t.Errorf("the room has %d records, its archive %d", w.replica(id).Row().Seq, n)
+	}
+	w.get("/v1/rooms/"+id+"/archive", nil).ok(200)
+	again := over(t, w.st, nil) // and after a restart
+	again.clock.Store(t0 + minute)
+	again.act(a, id, room.Message, say("and one")).refused(409, adp.RoomEnded)
+	again.statusWant(id, "ended")
+}

@@ -102,7 +102,7 @@ func (r *Replica) MakeArchive(ctx context.Context, url string, now, at int64) (m
 	if manifest, err = m.JSON(bundle); err != nil {
 		return nil, err
 	}
-	return manifest, r.keepArchive(manifest, line1)
+	return manifest, r.keepArchive(manifest, line1, sum.Count)
 }
 
 // AdoptArchive keeps the archive as the origin made it, after recomputing all
@@ -124,7 +124,7 @@ func (r *Replica) AdoptArchive(ctx context.Context, c *adp.Claim) error {
 	if err != nil {
 		return err
 	}
-	return r.keepArchive(c.JSON(), line1)
+	return r.keepArchive(c.JSON(), line1, c.Count)
 }
 
 func (r *Replica) bundle(ctx context.Context, line1 []byte, count int64) (*adp.Bundle, error) {
@@ -136,7 +136,9 @@ func (r *Replica) bundle(ctx context.Context, line1 []byte, count int64) (*adp.B
 	return b, err
 }
 
-func (r *Replica) keepArchive(manifest, line1 []byte) error {
+// keepArchive stores an archive of so many records. What is signed about it says where
+// the room ends, so that nothing may have come behind them, nor come later.
+func (r *Replica) keepArchive(manifest, line1 []byte, count int64) error {
 	var b store.Batch
 	b.Expect(store.Archive(r.ID, partManifest), nil) // made once
 	b.Put(store.Archive(r.ID, partManifest), manifest)
@@ -146,16 +148,28 @@ func (r *Replica) keepArchive(manifest, line1 []byte) error {
 	}
 	done := make(chan error, 1)
 	err := r.Take(func(t *Turn) error {
+		if seq := t.Row().Seq; seq != count {
+			return fmt.Errorf("replica %d: the archive has %d records, and seq %d has been written: %w", r.ID, count, seq, ErrNotEnded)
+		}
 		if err := r.eraseAfterArchive(t, &b); err != nil {
 			return err
 		}
 		t.Row().Archived = true
+		r.stayEnded()
 		return t.Save(&b, func(err error) { done <- err })
 	})
 	if err != nil {
 		return err
 	}
 	return <-done
+}
+
+// stayEnded lets the time of an archived room never be before its end, although our
+// clock is set back. r.turn is held.
+func (r *Replica) stayEnded() {
+	if r.row.Archived && r.state.Contract != nil {
+		r.state.Clock = max(r.state.Clock, r.state.Contract.EndTime)
+	}
 }
 
 // Manifest is the stored manifest, if the archive has been made.

@@ -481,6 +481,7 @@ func (r *Replica) reload() error {
 		r.state = nil
 		return fmt.Errorf("replica %d of %s: %w", r.ID, r.Origin, err)
 	}
+	r.stayEnded()
 	return nil
 }
 

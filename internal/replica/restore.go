@@ -146,6 +146,7 @@ func (r *Replica) rejudge(t *Turn, b *store.Batch, whole map[int64]*adp.Record, 
 		b.Delete(store.Snapshot(r.ID))
 	}
 	r.state, t.State = st, st
+	r.stayEnded()
 	return nil
 }
 
