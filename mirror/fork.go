@@ -167,13 +167,17 @@ func (h *host) fork(ctx context.Context, v *roomView, r *replica.Replica, hi int
 		return fmt.Errorf("the host showed another record at seq %d and does so no more", hi)
 	}
 	reason := fmt.Sprintf("seq %d: the host tells another story from here on: it shows %s, and showed %s before", hi, other[0].Hash, ours)
+	theirs, branch := side(other), other
+	if len(other[0].JSON()) > maxRecord {
+		theirs, branch = rawSide(other[0].JSON()), nil
+	}
 	if row := r.Row(); row.Verdict != replica.Forked {
-		if err := h.m.observe(KindFork, r, hi, reason, side(other)); err != nil {
+		if err := h.m.observe(KindFork, r, hi, reason, theirs); err != nil {
 			return err
 		}
 	}
 	var b store.Batch
-	r.PutBranch(&b, other)
+	r.PutBranch(&b, branch)
 	err = h.m.save(r, &b, func(row *replica.Row) bool {
 		if row.Verdict == replica.Forked { // the first other story stays
 			return false

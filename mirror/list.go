@@ -39,12 +39,19 @@ func (l listedRoom) over() bool {
 }
 
 func readListed(v adp.Value) (l listedRoom, ok bool) {
-	l = listedRoom{id: v.Get("id").Text(), visibility: v.Get("visibility").Text(), status: v.Get("status").Text()}
+	l = listedRoom{id: v.Get("id").Text(), visibility: word(v.Get("visibility")), status: word(v.Get("status"))}
 	if seq, isInt := v.Get("seq").Int(); isInt && seq > 0 && adp.IsHash(v.Get("hash").Text()) {
 		l.seq, l.hash = seq, v.Get("hash").Text()
 	}
 	l.optOut = l.visibility == room.Public && optsOut(v.Get("policy"))
 	return l, adp.IsRoomID(l.id)
+}
+
+// word is a text of the list that is to be one of a few, cut to a length that these do not have:
+// it is remembered.
+func word(v adp.Value) string {
+	s := v.Text()
+	return s[:min(len(s), 32)]
 }
 
 // listing is what a host lists.
@@ -59,10 +66,10 @@ type listing struct {
 func (h *host) list(ctx context.Context) (listing, error) {
 	rooms := map[string]listedRoom{}
 	next := fmt.Sprintf("%s/rooms/public?limit=%d", h.api(), listPageSize)
-	seen := map[string]bool{}
+	seen := map[[sha256.Size]byte]bool{} // hosts choose how long their URLs are
 	note := ""
 	for barren := 0; next != ""; {
-		if seen[next] {
+		if seen[sha256.Sum256([]byte(next))] {
 			note = "the room list leads back to a page that was read before"
 			break
 		}
@@ -70,7 +77,7 @@ func (h *host) list(ctx context.Context) (listing, error) {
 			note = "the room list goes on without naming another room"
 			break
 		}
-		seen[next] = true
+		seen[sha256.Sum256([]byte(next))] = true
 		resp, err := h.get(ctx, next, maxListPage, apiType)
 		var items []element
 		if err == nil {

@@ -1,6 +1,7 @@
 package mirror
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 
@@ -122,7 +123,7 @@ func (m *Mirror) moved(before, after replica.Row) {
 var errUnchanged = fmt.Errorf("nothing to change")
 
 // maxBadBytes bounds what is kept of a record that was refused.
-const maxBadBytes = 64 << 10
+const maxBadBytes = 2 << 10
 
 // broken stops a room before a seq.
 func (m *Mirror) broken(r *replica.Replica, seq int64, cause error, raw []byte) error {
@@ -131,7 +132,7 @@ func (m *Mirror) broken(r *replica.Replica, seq int64, cause error, raw []byte) 
 		if row.Verdict == replica.Forked || row.Verdict == replica.Equivocated || row.Verdict == replica.Broken && row.Reason == reason {
 			return false
 		}
-		row.Verdict, row.Reason, row.BadBytes = replica.Broken, reason, raw[:min(len(raw), maxBadBytes):min(len(raw), maxBadBytes)]
+		row.Verdict, row.Reason, row.BadBytes = replica.Broken, reason, bytes.Clone(raw[:min(len(raw), maxBadBytes)]) // rows stay in memory
 		m.log.Warn("a room is broken", "origin", r.Origin, "room", r.RoomID, "reason", reason)
 		return true
 	})

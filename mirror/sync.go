@@ -285,6 +285,9 @@ func (h *host) create(v *roomView, c checked, packs map[string]*types.Pack) (*re
 	if err != nil {
 		return nil, &badRecord{1, c.raw, err}, nil
 	}
+	if size := len(c.rec.JSON()); size > maxRecord {
+		return nil, nil, stuck(tooLarge(1, size))
+	}
 	if ch.Contract == nil || ch.Contract.Visibility != room.Public {
 		return nil, nil, stuck("the host lists the room as public, its first record says that it is not")
 	}
@@ -344,12 +347,22 @@ func countInto(row *replica.Row, v room.Verdict) {
 var (
 	errFull    = errors.New("full")
 	errArchive = errors.New("archived")
+	errLarge   = errors.New("too large")
 )
+
+// maxRecord bounds a record in bytes: what the store takes at once has to hold it beside
+// the room's snapshot. Hosts allow far less.
+const maxRecord = 4 << 20
+
+func tooLarge(seq int64, size int) string {
+	return fmt.Sprintf("seq %d: the record has %d bytes; this mirror takes at most %d", seq, size, maxRecord)
+}
 
 // appendAll stores records in the replica's turn and waits for the last commit.
 // space is how many bytes the host may still take.
 func (h *host) appendAll(r *replica.Replica, page []checked, packs map[string]*types.Pack, space int64) (n int, bad *badRecord, err error) {
 	done := make(chan error, len(page))
+	large := ""
 	err = r.Take(func(t *replica.Turn) error {
 		for _, c := range page {
 			row := t.Row()
@@ -371,6 +384,9 @@ func (h *host) appendAll(r *replica.Replica, page []checked, packs map[string]*t
 			case row.Archived:
 				bad = &badRecord{c.rec.Seq, c.raw, nil}
 				return errArchive
+			case size > maxRecord:
+				large = tooLarge(c.rec.Seq, int(size))
+				return errLarge
 			case row.Seq >= h.m.o.RecordsPerRoom || size > space:
 				return errFull
 			default:
@@ -401,6 +417,8 @@ func (h *host) appendAll(r *replica.Replica, page []checked, packs map[string]*t
 		return 0, nil, local(lost)
 	case errors.Is(err, errFull):
 		return n, nil, h.full(r)
+	case errors.Is(err, errLarge):
+		return n, nil, h.halt(r, replica.Paused, large)
 	case errors.Is(err, errArchive):
 		return n, nil, h.grown(r, bad)
 	case err != nil && !isLocal(err):
