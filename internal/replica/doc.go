@@ -104,8 +104,9 @@ type Set struct {
 	mu      sync.RWMutex
 	byKey   map[Key]*Replica
 	byID    map[uint64]*Replica
-	serving map[[2]string]*Replica // (origin, room) → the replica that is served
-	origins map[string][]*Replica  // in no order
+	serving map[[2]string]*Replica   // (origin, room) → the replica that is served
+	behind  map[[2]string][]*Replica // the others of the same room, in no order; most have none
+	origins map[string][]*Replica    // in no order; Replica.place is where
 	nextID  uint64
 
 	residents residents
@@ -117,7 +118,7 @@ type Set struct {
 
 // Open reads the head rows of all replicas.
 func Open(st *store.Store) (*Set, error) {
-	s := &Set{st: st, byKey: map[Key]*Replica{}, byID: map[uint64]*Replica{}, serving: map[[2]string]*Replica{}, origins: map[string][]*Replica{}, nextID: 1,
+	s := &Set{st: st, byKey: map[Key]*Replica{}, byID: map[uint64]*Replica{}, serving: map[[2]string]*Replica{}, behind: map[[2]string][]*Replica{}, origins: map[string][]*Replica{}, nextID: 1,
 		residents: residents{most: maxResident, mostBytes: maxResidentBytes}}
 	err := st.View(func(r store.Reader) error {
 		from, to := store.ReplicaRowRange()
@@ -148,14 +149,19 @@ func Open(st *store.Store) (*Set, error) {
 
 func (s *Set) add(r *Replica) {
 	s.byKey[r.Key], s.byID[r.ID] = r, r
+	r.place = len(s.origins[r.Origin])
 	s.origins[r.Origin] = append(s.origins[r.Origin], r)
 	if r.ID >= s.nextID {
 		s.nextID = r.ID + 1
 	}
 	// of several rooms that used one ID, the first stays what is served
 	name := [2]string{r.Origin, r.RoomID}
-	if old, ok := s.serving[name]; !ok || r.ID < old.ID {
-		s.serving[name] = r
+	first, ok := s.serving[name]
+	if !ok || r.ID < first.ID {
+		s.serving[name], r = r, first
+	}
+	if ok {
+		s.behind[name] = append(s.behind[name], r)
 	}
 }
 

@@ -1,6 +1,7 @@
 package replica
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -28,7 +29,8 @@ const maxSnapshot = 4 << 20
 type Replica struct {
 	ID uint64
 	Key
-	set *Set
+	set   *Set
+	place int // in Set.origins, whose lock guards it
 
 	// The turn: everything up to the blank line is what a writer owns. Lock
 	// order: turn, then moved.
@@ -342,22 +344,36 @@ func (s *Set) CreateWith(origin string, rec *adp.Record, ch *room.Change, row Ro
 	return r, nil
 }
 
-// drop forgets a replica whose first record was never stored.
+// drop takes a replica out of the set: its first record was never stored, or it is forgotten.
 func (s *Set) drop(r *Replica) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.byKey, r.Key)
-	delete(s.byID, r.ID)
-	s.origins[r.Origin] = slices.DeleteFunc(s.origins[r.Origin], func(o *Replica) bool { return o == r })
-	name := [2]string{r.Origin, r.RoomID}
-	if s.serving[name] != r {
+	if s.byID[r.ID] != r {
 		return
 	}
-	delete(s.serving, name)
-	for k, other := range s.byKey { // another room of that ID may stand behind it
-		if k.Origin == r.Origin && k.RoomID == r.RoomID && (s.serving[name] == nil || other.ID < s.serving[name].ID) {
-			s.serving[name] = other
+	delete(s.byKey, r.Key)
+	delete(s.byID, r.ID)
+	of := s.origins[r.Origin]
+	last := of[len(of)-1]
+	of[r.place], last.place = last, r.place
+	of[len(of)-1] = nil
+	if s.origins[r.Origin] = of[:len(of)-1]; len(of) == 1 {
+		delete(s.origins, r.Origin)
+	}
+	name := [2]string{r.Origin, r.RoomID}
+	others := s.behind[name]
+	if s.serving[name] == r {
+		delete(s.serving, name)
+		if len(others) == 0 {
+			return
 		}
+		r = slices.MinFunc(others, func(a, b *Replica) int { return cmp.Compare(a.ID, b.ID) })
+		s.serving[name] = r
+	}
+	if others = slices.DeleteFunc(others, func(o *Replica) bool { return o == r }); len(others) == 0 {
+		delete(s.behind, name)
+	} else {
+		s.behind[name] = others
 	}
 }
 
