@@ -36,7 +36,8 @@ const (
 
 // document answers a feed in a format: the rooms of GET /v1/index/rooms with its filters,
 // at most feedMost of them. An answer has an ETag, and as Last-Modified the time at
-// which it was first seen to be this one.
+// which it was first seen to be this one. The tag is a weak one: the link to the next page
+// differs from one time to the next although nothing has changed.
 func (f *Feed) document(as format) web.Handler {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		q, err := web.ParseQuery(r)
@@ -66,6 +67,7 @@ func (f *Feed) document(as format) web.Handler {
 		}
 		for _, rm := range out.Rooms {
 			if !rm.Hidden { // there is nothing to say of it
+				rm.SyncedAt = 0 // it changes all the time, and makes no other feed
 				l.rooms = append(l.rooms, rm)
 				l.updated = max(l.updated, rm.LastActivity)
 			}
@@ -77,7 +79,15 @@ func (f *Feed) document(as format) web.Handler {
 		if err != nil {
 			return err
 		}
-		tag := web.Tag(body)
+		l.next = ""
+		same, err := as.render(&l)
+		if err != nil {
+			return err
+		}
+		if out.Next != nil {
+			same = append(same, '+')
+		}
+		tag := "W/" + web.Tag(same)
 		at := f.seen.at(l.self, tag, time.UnixMilli(f.o.Now()))
 		h := w.Header()
 		h.Set("Last-Modified", at.UTC().Format(http.TimeFormat))

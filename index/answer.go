@@ -100,7 +100,7 @@ type Result struct {
 	// Note says in words how the answer is less than the query asked for; "" when it is
 	// not.
 	Note string
-	// ETag is a strong entity tag of all the above.
+	// ETag is a strong entity tag of all the above; of Next, of the place that it leads to.
 	ETag string
 
 	items [][]byte // the rooms as JSON
@@ -175,7 +175,10 @@ func (x *Index) answer(ctx context.Context, f *filter) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	out.ETag = web.Tag(append(body, out.Next.Get("cursor")...))
+	if next != nil { // not the cursor, which differs from one time to the next although nothing has changed
+		body = append(body, (&cursor{place: *next}).bytes()...)
+	}
+	out.ETag = web.Tag(body)
 	return out, nil
 }
 

@@ -59,7 +59,7 @@ type Doc struct {
 // but cannot be asked for.
 var (
 	visibilities = []string{room.Public, room.Restricted}
-	verdicts     = []string{"verified", "violations", "broken", "forked", "archive-mismatch", "equivocated"}
+	verdicts     = []string{"verified", "violations", "broken", "forked", "archive-mismatch", "equivocated", "unverified"} // the last one: listed and not copied
 	states       = []string{"following", "behind", "complete", "paused", "gone", "quarantined"}
 	attesteds    = []string{"unattested", "partial", "attested", "equivocated"}
 )

@@ -134,14 +134,16 @@ type cursor struct {
 
 const cursorVersion = 2
 
-func (c *cursor) seal(by *web.Cursors, list string) string {
+func (c *cursor) seal(by *web.Cursors, list string) string { return by.Seal(list, c.bytes()) }
+
+func (c *cursor) bytes() []byte {
 	p := &c.place
 	b := []byte{cursorVersion, byte(p.rank)}
 	for _, n := range []uint64{uint64(c.at), c.view, uint64(p.score), uint64(p.number)} {
 		b = binary.BigEndian.AppendUint64(b, n)
 	}
 	b = append(b, p.tie[:]...)
-	return by.Seal(list, append(b, p.text...))
+	return append(b, p.text...)
 }
 
 func openCursor(c *web.Cursors, list, text string) (*cursor, error) {

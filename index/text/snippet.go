@@ -4,6 +4,8 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"golang.org/x/text/unicode/norm"
 )
 
 // snippetLen is how long a snippet is, in characters, and how many of them stand before
@@ -92,7 +94,7 @@ func clusters(s string) (runes []rune, folded string, at []int) {
 	runes = make([]rune, len(all))
 	for i := 0; i < len(all); {
 		end := i + 1
-		for end < len(all) && unicode.Is(unicode.M, all[end]) {
+		for end < len(all) && joins(all[end]) {
 			end++
 		}
 		part := Fold(string(all[i:end]))
@@ -105,6 +107,12 @@ func clusters(s string) (runes []rune, folded string, at []int) {
 		}
 	}
 	return runes, b.String(), append(at, len(all))
+}
+
+// joins tells whether a character may become one with what is before it: a mark, the
+// voicing of half-width kana, a part of a syllable of Hangul.
+func joins(r rune) bool {
+	return unicode.Is(unicode.M, r) || !norm.NFKC.PropertiesString(string(r)).BoundaryBefore()
 }
 
 func shown(r rune) rune {

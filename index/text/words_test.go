@@ -112,3 +112,29 @@ func TestTermsMissNothing(t *testing.T) {
 		}
 	})
 }
+
+// A snippet looks for words in what the search looked in, and marks them where they stand.
+func TestSnippetFoldsAsTheSearch(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := rapid.StringOf(rapid.OneOf(rapid.RuneFrom([]rune("aAbß -'网ーかﾃﾞｰﾀﾊﾟ\u3099\u0301\u0345🦀\ufe0fΣς한글\u1112\u1161\u11ab")), rapid.Rune())).Draw(t, "text")
+		if _, folded, at := clusters(s); folded != Fold(s) || len(at) != len(folded)+1 {
+			t.Fatalf("%q: %q and %d places, want %q", s, folded, len(at), Fold(s))
+		}
+	})
+	for text, words := range map[string]map[string]string{
+		"次に ﾃﾞｰﾀﾍﾞｰｽの同期":                                        {"データベース": "ﾃﾞｰﾀﾍﾞｰｽ", "ﾃﾞｰﾀ": "ﾃﾞｰﾀ", "ース": "ｰｽ"},
+		"\u1112\u1161\u11ab\u1100\u1173\u11af is written apart": {"한": "\u1112\u1161\u11ab", "한글": "\u1112\u1161\u11ab\u1100\u1173\u11af"},
+		"STRASSE, Straße": {"straße": "STRASSE Straße"},
+	} {
+		for q, want := range words {
+			shown, matches := Snippet(text, Words(q))
+			var marked []string
+			for _, m := range matches {
+				marked = append(marked, string([]rune(shown)[m[0]:m[1]]))
+			}
+			if got := strings.Join(marked, " "); got != want {
+				t.Errorf("%q in %q marks %q, want %q", q, text, got, want)
+			}
+		}
+	}
+}

@@ -63,7 +63,7 @@ func searchSchema() map[string]any {
 		"language": str(40, "only rooms in this language; en finds en-GB, too"),
 		"type":     str(200, "only rooms that have this event type"),
 		"creator":  pattern(agentPattern, "only rooms that this agent created"),
-		"verdict":  oneOf("only rooms with this verdict; verified means that every record is authentic, linked and was allowed", "verified", "violations", "broken", "forked", "archive-mismatch", "equivocated"),
+		"verdict":  oneOf("only rooms with this verdict; verified means that every record is authentic, linked and was allowed", "verified", "violations", "broken", "forked", "archive-mismatch", "equivocated", "unverified"),
 		"attested": oneOf("only rooms in this state of attestation by witnesses", "unattested", "partial", "attested", "equivocated"),
 		"joinable": props{"type": "boolean", "description": "true: only rooms that are public and not over; false: only the others"},
 		"sort":     oneOf("the order; the default is activity; relevance wants a query", "activity", "start", "relevance"),

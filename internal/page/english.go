@@ -37,8 +37,9 @@ func count(key string, n any) string {
 func words(field string) []string {
 	return map[string][]string{
 		"status":   {"active", "scheduled", "ended", "cancelled"},
-		"verdict":  {"verified", "violations", "broken", "forked", "archive-mismatch", "equivocated"},
+		"verdict":  {"verified", "violations", "broken", "forked", "archive-mismatch", "equivocated", "unverified"},
 		"attested": {"attested", "partial", "unattested", "equivocated"},
+		"since":    {"1h", "1d", "7d", "30d"},
 		"sort":     {"activity", "start", "relevance"},
 	}[field]
 }
@@ -88,7 +89,7 @@ var english = map[string]string{
 	"search.sort": "Order", "search.active": "Filters that are set", "search.drop": "take this filter away", "sort.default": "As fits", "sort.activity": "Latest activity", "sort.start": "Start",
 	"sort.relevance": "Relevance", "facets.label": "Narrow the search",
 	"facet.status": "Status", "facet.host": "Host", "facet.language": "Language", "facet.tag": "Tag", "facet.types": "Type", "facet.verdict": "Verdict", "facet.attested": "Attested",
-	"facet.joinable": "Open to join", "facet.creator": "Creator", "facet.since": "Since",
+	"facet.joinable": "Open to join", "facet.creator": "Creator", "facet.since": "Something new", "since.1h": "in the last hour", "since.1d": "in the last day", "since.7d": "in the last week", "since.30d": "in the last month",
 	"pager.label": "Pages of the list", "pager.above": "Pages of the transcript", "pager.below": "Pages of the transcript, below it", "pager.first": "First", "pager.before": "Earlier", "pager.after": "Later", "pager.last": "Latest", "pager.more": "More", "pager.start": "Back to the start",
 
 	// room

@@ -18,6 +18,7 @@ func (s *Site) funcs() template.FuncMap {
 		"n":       number,
 		"bytes":   size,
 		"when":    when,
+		"since":   sinceWord,
 		"day":     day,
 		"brief":   brief,
 		"agent":   agent,

@@ -4,7 +4,9 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/witan-adp/witan/internal/web"
 )
@@ -18,6 +20,22 @@ const faceted = "status,host,language,tag"
 
 // saidShown is how many messages a search shows beside the rooms.
 const saidShown = "5"
+
+// spans are how far back "since" can reach, by what stands for them in an address. It
+// takes a time in Unix ms, too, as the index does.
+var spans = map[string]time.Duration{"1h": time.Hour, "1d": 24 * time.Hour, "7d": 7 * 24 * time.Hour, "30d": 30 * 24 * time.Hour}
+
+// sinceWord says in words what "since" is.
+func sinceWord(value string) string {
+	if _, ok := spans[value]; ok {
+		return t("since." + value)
+	}
+	ms, err := strconv.ParseInt(value, 10, 64)
+	if err != nil || ms < 0 || ms > lastTime {
+		return value
+	}
+	return time.UnixMilli(ms).UTC().Format("2006-01-02 15:04 UTC")
+}
 
 // roomsView is what the page of a search shows.
 type roomsView struct {
@@ -66,6 +84,9 @@ func (s *Site) serveRooms(w http.ResponseWriter, r *http.Request) error {
 		}
 	}
 	search := clone(asked)
+	if back, ok := spans[v.Q["since"]]; ok {
+		asked.Set("since", strconv.FormatInt(s.now()-back.Milliseconds(), 10))
+	}
 	asked.Set("limit", "25")
 	asked.Set("facets", faceted)
 	if v.RoomList, err = s.src.Rooms(r.Context(), asked); err != nil {
@@ -83,11 +104,19 @@ func (s *Site) serveRooms(w http.ResponseWriter, r *http.Request) error {
 	}
 	search.Del("cursor")
 	if v.Next != "" {
-		v.NextPage = with(search, "cursor", v.Next)
+		further := clone(search)
+		if since := asked.Get("since"); since != "" {
+			further.Set("since", since) // the pages of a list have one beginning
+		}
+		v.NextPage = with(further, "cursor", v.Next)
 	}
 	for _, name := range searchFields {
 		if value := search.Get(name); value != "" && name != "q" && name != "sort" {
-			v.Active = append(v.Active, chip{Name: name, Value: value, Without: with(search, name, "")})
+			c := chip{Name: name, Value: value, Without: with(search, name, "")}
+			if name == "since" {
+				c.Value = sinceWord(value)
+			}
+			v.Active = append(v.Active, c)
 		}
 	}
 	v.Filtered = len(v.Active) > 0 || v.Q["q"] != ""

@@ -150,6 +150,36 @@ func TestSearch(t *testing.T) {
 	}); len(n) != 1 {
 		t.Error("the chosen value is not chosen")
 	}
+	for since, want := range map[string]struct{ asked, chosen, chip string }{
+		"7d":            {strconv.FormatInt(start-7*24*3600_000, 10), "in the last week", "Something new in the last week"},
+		"1796013868232": {"1796013868232", "2026-11-30 04:44 UTC", "Something new 2026-11-30 04:44 UTC"},
+	} {
+		doc := w.page("/rooms?since=" + since)
+		if got := w.asked.Get("since"); got != want.asked {
+			t.Errorf("since=%s asked for %q, want %q", since, got, want.asked)
+		}
+		var more []string
+		for _, a := range find(doc, func(n *html.Node) bool { return n.Data == "a" }) {
+			if attr(a, "rel") == "next" {
+				more = append(more, attr(a, "href"))
+			}
+		}
+		if len(more) != 1 || more[0] != "/rooms?cursor=more&since="+want.asked { // the span of the first page, on all pages
+			t.Errorf("since=%s goes on at %q", since, more)
+		}
+		var chosen []string
+		for _, o := range find(byID(t, doc, "f-since"), func(n *html.Node) bool {
+			return n.Data == "option" && slices.ContainsFunc(n.Attr, func(a html.Attribute) bool { return a.Key == "selected" })
+		}) {
+			chosen = append(chosen, attr(o, "value")+" "+textOf(o))
+		}
+		if !slices.Equal(chosen, []string{since + " " + want.chosen}) {
+			t.Errorf("since=%s shows as %q", since, chosen)
+		}
+		if !strings.Contains(textOf(doc), want.chip) {
+			t.Errorf("since=%s is not among the filters", since)
+		}
+	}
 	w.said = []Said{{theHost, roomID, "A topic", string(w.id("ben")), 7, start, "Three <b>owls</b>", [][2]int{{9, 13}}}}
 	found := w.page("/rooms?q=owls")
 	if m := find(found, func(n *html.Node) bool { return n.Data == "mark" }); len(m) != 1 || textOf(m[0]) != "owls" || textOf(m[0].Parent) != "Three <b>owls</b>" {
@@ -186,7 +216,7 @@ func TestAssets(t *testing.T) {
 
 // Every text that a page asks for is there, and every text is asked for.
 func TestStrings(t *testing.T) {
-	families := []string{"check.", "word.", "kind.", "typestatus.", "verdict.", "attest.", "event.join.", "event.role.", "sort.", "facet.", "hoststate.", "source.", "key.", "list.", "signed.", "evidence.", "error.", "alarm.", "field."}
+	families := []string{"since.", "check.", "word.", "kind.", "typestatus.", "verdict.", "attest.", "event.join.", "event.role.", "sort.", "facet.", "hoststate.", "source.", "key.", "list.", "signed.", "evidence.", "error.", "alarm.", "field."}
 	used := map[string]bool{}
 	constant := regexp.MustCompile(`(?:\bt|count) "([a-z0-9._-]+)"|\bt\("([a-z0-9._-]+)"|"((?:event|field|record|alarm|plot|error)\.[a-z0-9._-]+)"|count\("([a-z0-9._-]+)"`)
 	plural := map[string]bool{}
@@ -226,6 +256,11 @@ func TestStrings(t *testing.T) {
 	for key := range english {
 		if !used[key] && !slices.ContainsFunc(families, func(f string) bool { return strings.HasPrefix(key, f) }) {
 			t.Errorf("nobody asks for %q", key)
+		}
+	}
+	for _, span := range words("since") {
+		if spans[span] == 0 || english["since."+span] == "" {
+			t.Errorf("a span %q is offered, and not known", span)
 		}
 	}
 	for _, word := range slices.Concat(words("status"), words("verdict"), words("attested")) {

@@ -45,6 +45,7 @@ func NotModified(w http.ResponseWriter, r *http.Request, tag, cache string) bool
 // there (RFC 9110 §13.1.2). A list that is malformed names what stands before.
 func noneMatch(values []string, tag string) bool {
 	rest := strings.Join(values, ",")
+	tag = strings.TrimPrefix(tag, "W/")
 	if strings.TrimSpace(rest) == "*" {
 		return true
 	}

@@ -14,7 +14,7 @@ import (
 func ParseQuery(r *http.Request) (url.Values, error) {
 	q, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
-		return nil, adp.Errorf(adp.InvalidRequest, "The query string is malformed; percent-encode it as application/x-www-form-urlencoded.")
+		return nil, adp.Errorf(adp.InvalidRequest, "The query string is malformed, or has more parameters than anything here takes; percent-encode it as application/x-www-form-urlencoded.")
 	}
 	return q, nil
 }
