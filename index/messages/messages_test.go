@@ -235,6 +235,53 @@ func TestCommonWord(t *testing.T) {
 	}
 }
 
+// common puts so many messages with each of some words into the first day that the words
+// are common; the messages are gone since.
+func (w *world) common(words ...string) {
+	w.t.Helper()
+	for n, word := range words {
+		var put []text.Document
+		for i := range int64(maxCandidates + 1) {
+			k := key{i, uint64(100 + n), i}
+			put = append(put, text.Document{ID: k.String(), Terms: []string{word, roomTerm(k.room), dayTerm(k.at), hourTerm(k.at)}})
+		}
+		for batch := range slices.Chunk(put, 5000) {
+			if err := w.store.Apply(text.Change{Put: batch}); err != nil {
+				w.t.Fatal(err)
+			}
+		}
+	}
+}
+
+// A page that is full with the last message of a day goes on in the day before.
+func TestPageEndsWithADay(t *testing.T) {
+	w := newWorld(t, 1_000_000)
+	w.common("owl")
+	r := w.room(1, "https://a.example")
+	for i := range int64(6) { // two in each of three days
+		w.say(r, 1, (10+i/2)*day+i, "message.create", say("an owl"))
+	}
+	w.flush()
+	if got, want := w.find("q=owl&limit=2"), "room1/6 room1/5 room1/4 room1/3 room1/2 room1/1"; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+}
+
+// A page that has looked through many days and found nothing leads to those before.
+func TestPageOfEmptyDays(t *testing.T) {
+	w := newWorld(t, 1_000_000)
+	w.common("owl", "fox")
+	r := w.room(1, "https://a.example")
+	w.say(r, 1, 2*day, "message.create", say("an owl and a fox"))
+	for i := range int64(maxDays + 50) {
+		w.say(r, 1, (10+i)*day, "message.create", say("an owl"))
+	}
+	w.flush()
+	if got := w.find("q=owl+fox"); got != "room1/1" {
+		t.Errorf("found %q", got)
+	}
+}
+
 // Whatever happens to rooms, a search finds what looking at every record that readers
 // get would.
 func TestAnySearchIsANaiveScan(t *testing.T) {

@@ -201,7 +201,7 @@ type search struct {
 // read looks at messages that may match, the newest first, until the page is full.
 func (s *search) read(names []string) (full bool, err error) {
 	slices.SortFunc(names, func(a, b string) int { return bytes.Compare([]byte(b), []byte(a)) })
-	var last *key
+	last := s.q.from // of those before, on the day after this one
 	for _, name := range names {
 		k, ok := parseKey(name)
 		if !ok || k.at <= s.q.since || k.at >= s.q.until || s.q.from != nil && name >= s.q.from.String() {
@@ -229,9 +229,7 @@ func (s *search) read(names []string) (full bool, err error) {
 		}
 		last = &k
 	}
-	if last != nil && s.q.from == nil || last != nil && last.String() < s.q.from.String() {
-		s.q.from = last // for the days that follow
-	}
+	s.q.from = last // for the days that follow
 	return false, nil
 }
 
@@ -251,9 +249,13 @@ func (s *search) byTime() error {
 		if newest != math.MaxInt64 && d.Term > dayTerm(newest) || s.q.since != math.MinInt64 && d.Term < dayTerm(s.q.since) {
 			continue
 		}
+		number, err := strconv.ParseInt(d.Term[2:], 10, 64)
+		if err != nil {
+			return fmt.Errorf("the term %q: %w", d.Term, err)
+		}
 		if n++; n > maxDays {
 			s.out.Note = fmt.Sprintf("common words: answered from %d days; follow the link to the next page for older messages", maxDays)
-			s.stopped = s.q.from
+			s.stopped = &key{(number+1)*day - 1, math.MaxUint64, math.MaxInt64} // before all of this day
 			return nil
 		}
 		names, common, err := s.x.o.Store.Find(s.ctx, append(slices.Clone(s.q.terms), d.Term), maxCandidates)
@@ -265,10 +267,6 @@ func (s *search) byTime() error {
 				return err
 			}
 			continue
-		}
-		number, err := strconv.ParseInt(d.Term[2:], 10, 64)
-		if err != nil {
-			return fmt.Errorf("the term %q: %w", d.Term, err)
 		}
 		for h := int64(day/hour - 1); h >= 0; h-- {
 			// an hour is taken whole: it is bounded by how fast a disk takes messages
