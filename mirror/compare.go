@@ -15,6 +15,7 @@ type roomView struct {
 	id       string
 	r        *replica.Replica // the one that the host tells now; nil before the first record
 	busy     bool
+	again    bool       // the operator asked for a retry while it was busy
 	task     task       // what it stands in line for, see line.go
 	as       listedRoom // as it was listed then
 	signed   bool       // a key of the host signed for it

@@ -58,7 +58,7 @@ func (h *host) enqueue(v *roomView) {
 
 // release ends a turn on a room. h.mu is held.
 func (h *host) release(v *roomView) {
-	v.busy = false
+	v.busy, v.again = false, false
 	if n := len(v.held); n > 0 && v.r != nil && v.held[n-1].rec.Seq <= v.r.Row().Seq { // it came another way
 		v.unhold(h.m)
 	}

@@ -170,18 +170,6 @@ func (h *host) pause(on bool) error {
 	return err
 }
 
-// reset forgets every wait.
-func (h *host) reset() {
-	h.mu.Lock()
-	h.held, h.heard, h.viaListed = 0, 0, 0 // until the relay brings news again, polling does
-	for _, v := range h.rooms {
-		v.unsigned = ""
-		v.next, v.look, v.retryAt, v.askAt, v.streamAt, v.failures, v.streamFails, v.mendAt = 0, 0, 0, 0, 0, 0, 0, 1
-	}
-	h.mu.Unlock()
-	poke(h.wake)
-}
-
 func poke(c chan struct{}) {
 	select {
 	case c <- struct{}{}:

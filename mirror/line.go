@@ -228,6 +228,13 @@ func (h *host) do(ctx context.Context, v *roomView, t task, l listedRoom) (liste
 	}
 }
 
+// retry forgets every wait of the room. What is in work forgets them again when it ends.
+// host.mu is held.
+func (v *roomView) retry() {
+	v.next, v.look, v.retryAt, v.askAt, v.failures, v.stuck, v.tried, v.mendAt = 0, 0, 0, 0, 0, false, "", 1
+	v.again = v.busy
+}
+
 // job runs fn on a room in one of the host's slots, and keeps what came of it.
 func (h *host) job(ctx context.Context, v *roomView, fn func(context.Context) (listedRoom, error)) {
 	release, err := h.slot(ctx)
@@ -250,6 +257,7 @@ func (h *host) finish(v *roomView, l listedRoom, err error) {
 	now := h.m.o.Now()
 	var concluded stuckError
 	h.mu.Lock()
+	again := v.again
 	h.release(v)
 	if l.id != "" {
 		v.tried = l.sig()
@@ -274,7 +282,13 @@ func (h *host) finish(v *roomView, l listedRoom, err error) {
 		}
 	}
 	r, failures, stuck := v.r, v.failures, v.stuck
+	if again { // what was just found is older than the wish
+		v.retry()
+	}
 	h.mu.Unlock()
+	if again {
+		poke(h.wake)
+	}
 	switch {
 	case err == nil, isLocal(err):
 		if err != nil {

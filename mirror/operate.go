@@ -166,12 +166,25 @@ func (m *Mirror) retry(origin, roomID string) error {
 	return m.with(origin, func(h *host) error {
 		h.mu.Lock()
 		if v := h.rooms[roomID]; v != nil {
-			v.next, v.look, v.retryAt, v.askAt, v.failures, v.stuck, v.tried, v.mendAt = 0, 0, 0, 0, 0, false, "", 1
+			v.retry()
 		}
 		h.mu.Unlock()
 		poke(h.wake)
 		return nil
 	})
+}
+
+// reset forgets every wait.
+func (h *host) reset() {
+	h.mu.Lock()
+	h.held, h.heard, h.viaListed = 0, 0, 0 // until the relay brings news again, polling does
+	for _, v := range h.rooms {
+		v.unsigned = ""
+		v.streamAt, v.streamFails = 0, 0
+		v.retry()
+	}
+	h.mu.Unlock()
+	poke(h.wake)
 }
 
 // Quarantine keeps what is held of a host or a room from every reader, and copies no

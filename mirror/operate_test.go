@@ -1,7 +1,9 @@
 package mirror
 
 import (
+	"bytes"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"strings"
@@ -240,11 +242,37 @@ func TestRetryOneRoom(t *testing.T) {
 	h.put(s)
 	bad := tamper(s.texts(), 2, "message", "massage")
 	h.set(func() { h.rooms["room"].texts = bad })
-	g := start(t, memory(t), func(o *Options) {}).follow(h)
-	g.m.roomRetry = time.Hour
+	g := startOn(t, memory(t), nil, func(m *Mirror) { m.roomRetry = time.Hour }).follow(h)
 	g.becomes(h, "room", replica.Broken)
 	h.put(s)
 	g.must(g.m.Retry(h.origin() + "/v1/rooms/room"))
+	g.holds(h, s)
+}
+
+// A retry that comes while the host answers counts for what comes after that answer.
+func TestRetryOfARoomInWork(t *testing.T) {
+	h := newFakeHost(t)
+	s := talk(t, "room", 5)
+	h.put(s)
+	asked, gate := make(chan struct{}), make(chan struct{})
+	first := true
+	h.takeOver(func(w http.ResponseWriter, r *http.Request) bool {
+		if r.URL.Path != "/v1/rooms/room/events" || !first {
+			return false
+		}
+		first = false
+		h.mu.Unlock() // the host goes on answering others
+		close(asked)
+		<-gate
+		h.mu.Lock()
+		w.Header().Set("Content-Type", "application/json")
+		fmt.Fprintf(w, "[%s]", bytes.Join(tamper(s.texts(), 2, "message", "massage"), []byte(",")))
+		return true
+	})
+	g := startOn(t, memory(t), nil, func(m *Mirror) { m.roomRetry = time.Hour }).follow(h)
+	<-asked
+	g.must(g.m.Retry(h.origin() + "/v1/rooms/room"))
+	close(gate)
 	g.holds(h, s)
 }
 

@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/witan-adp/witan/adp/room"
 )
@@ -92,7 +91,7 @@ func TestLiveStreamAndLongPoll(t *testing.T) {
 	h.put(s)
 	g := start(t, memory(t), nil).follow(h)
 	g.holds(h, s)
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, "GET", g.face.URL+"/m/"+h.authority()+"/v1/rooms/room/events/live", nil)
 	if err != nil {
