@@ -27,6 +27,7 @@ for round in $(seq "$rounds"); do
   adp -test.cpu 1,2 -test.bench '^BenchmarkVerifyRecordParallel$'
   store -test.cpu 2 -test.bench '^(BenchmarkAppendOneByOne|BenchmarkAppend64Writers|BenchmarkRawFile64)$'
   replica -test.cpu 2 -test.bench '^BenchmarkHistory$'
+  replica -test.cpu 2 -test.benchtime 5x -test.bench '^BenchmarkStreams$'
   mirror -test.cpu 2 -test.benchtime 2x -test.bench '^(BenchmarkSync|BenchmarkVerify)$'
 done >"$work/out"
 
@@ -59,11 +60,14 @@ awk -v rounds="$rounds" '
     gate("durable append, 64 writers / the raw file", many / median("RawFile64-2", "records/s"), ">=", 0.4)
     sync = median("Sync-2", "records/s")
     gate("sync of a long room from loopback / verify of its records", sync / median("Verify-2", "records/s"), ">=", 0.7)
+    gate("live streams to 2,000 readers / a channel and an encoding each", median("Streams/shared-2", "deliveries/s") / median("Streams/naive-2", "deliveries/s"), ">=", 5)
+    gate("memory of a live stream at rest, KiB", median("Streams/shared-2", "KiB/reader"), "<=", 30)
     page = median("History/ServeEvents-2", "records/s")
     gate("pages of history served / scanned", page / median("History/Scan1000-2", "records/s"), ">=", 0.5)
     printf "\nfor the record: all but the signature, members shuffled: %.2f of a bare verify\n", median("Ratios", "shuffled/bare")
     printf "durable appends: %d/s one by one, %d/s with 64 writers; a bare verify is the unit of the first two lines\n", one, many
     printf "mirror: %d records/s synced; history: %d records/s served in pages of 1,000\n", sync, page
+    printf "live streams: %d records/s delivered to 2,000 readers\n", median("Streams/shared-2", "deliveries/s")
     if (missed) printf "%d missed: other work on the machine moves these numbers; run it again alone before believing it\n", missed
     exit bad
   }' "$work/out"
