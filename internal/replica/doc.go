@@ -21,7 +21,6 @@ import (
 	"sync"
 
 	"github.com/witan-adp/witan/adp"
-	"github.com/witan-adp/witan/adp/types"
 	"github.com/witan-adp/witan/internal/store"
 )
 
@@ -111,7 +110,7 @@ type Set struct {
 
 	residents residents
 
-	packs sync.Map // digest → *types.Pack
+	packs packs
 
 	contents contents
 }
@@ -119,7 +118,7 @@ type Set struct {
 // Open reads the head rows of all replicas.
 func Open(st *store.Store) (*Set, error) {
 	s := &Set{st: st, byKey: map[Key]*Replica{}, byID: map[uint64]*Replica{}, serving: map[[2]string]*Replica{}, behind: map[[2]string][]*Replica{}, origins: map[string][]*Replica{}, nextID: 1,
-		residents: residents{most: maxResident, mostBytes: maxResidentBytes}}
+		residents: residents{most: maxResident, mostBytes: maxResidentBytes}, packs: packs{most: maxPackBytes}}
 	err := st.View(func(r store.Reader) error {
 		from, to := store.ReplicaRowRange()
 		var bad error
@@ -212,50 +211,3 @@ func (s *Set) Of(origin string) []*Replica {
 
 // ErrExists: the set has a replica of that name already.
 var ErrExists = errors.New("the replica exists already")
-
-// Pack is an external pack document that the store holds.
-func (s *Set) Pack(digest string) (*types.Pack, bool) {
-	if p, ok := s.packs.Load(digest); ok {
-		return p.(*types.Pack), true
-	}
-	raw, ok, err := s.st.Get(store.Pack(digest))
-	if err != nil || !ok || types.Digest(digest, raw) != nil {
-		return nil, false
-	}
-	p, err := types.ParsePack(raw)
-	if err != nil {
-		return nil, false
-	}
-	s.packs.Store(digest, p)
-	return p, true
-}
-
-// PackSource is the raw bytes of an external pack document.
-func (s *Set) PackSource(digest string) ([]byte, bool) {
-	raw, ok, err := s.st.Get(store.Pack(digest))
-	return raw, ok && err == nil
-}
-
-// KeepPack stores an external pack document whose digest has been checked.
-func (s *Set) KeepPack(digest string, raw []byte) error {
-	var b store.Batch
-	b.Put(store.Pack(digest), raw)
-	return s.st.Commit(&b)
-}
-
-// PacksFor collects the external packs that an event imports, as far as the
-// store holds them; missing names the others.
-func (s *Set) PacksFor(refs []types.PackRef) (have map[string]*types.Pack, missing []types.PackRef) {
-	for _, ref := range refs {
-		p, ok := s.Pack(ref.Digest)
-		if !ok {
-			missing = append(missing, ref)
-			continue
-		}
-		if have == nil {
-			have = map[string]*types.Pack{}
-		}
-		have[ref.Digest] = p
-	}
-	return have, missing
-}
