@@ -294,6 +294,7 @@ func (r *Replica) landed(rec *adp.Record, row Row, ends bool, err error) {
 	r.pending.Add(-1)
 	r.broadcast()
 	r.moved.Unlock()
+	r.set.trim(r)
 }
 
 // Create makes a replica from its first record, judged already. It answers

@@ -52,6 +52,27 @@ func (s *Set) resident(r *Replica) {
 	l.mu.Unlock()
 }
 
+// trim empties rings of others while all together hold too much: the rooms that are loaded
+// take up records without being loaded again. The committer calls it, and waits for no turn.
+func (s *Set) trim(r *Replica) {
+	l := &s.residents
+	for range 8 {
+		l.mu.Lock()
+		if l.bytes <= l.mostBytes || len(l.queue) < 2 {
+			l.mu.Unlock()
+			return
+		}
+		old := l.queue[0]
+		l.queue = append(l.queue[1:], old)
+		l.mu.Unlock()
+		if old != r {
+			old.moved.Lock()
+			old.emptyRing()
+			old.moved.Unlock()
+		}
+	}
+}
+
 // evict drops what a replica can read again; false while it is in use.
 func (r *Replica) evict() bool {
 	if !r.turn.TryLock() {

@@ -91,3 +91,40 @@ func TestResidentsAreBounded(t *testing.T) {
 		t.Errorf("%d rooms are loaded after all were let go but one", n)
 	}
 }
+
+// Rooms that are loaded already take up recent records without being loaded again; together they
+// hold no more than that bound either.
+func TestRingsOfLoadedRoomsAreBounded(t *testing.T) {
+	const rooms, records = 30, 6
+	set := openSet(t, memory(t))
+	s := begin(t, nil).upTo(records)
+	var all []*Replica
+	for i := range rooms {
+		done := make(chan error, 1)
+		r, err := set.Create(fmt.Sprintf("https://h%d.example", i), s.recs[0], s.chs[0], Row{}, nil, func(err error) { done <- err })
+		if err == nil {
+			err = <-done
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, r)
+	}
+	_, before := loaded(set)
+	set.residents.mostBytes = int64(before)
+	largest := 0
+	for _, rec := range s.recs {
+		largest = max(largest, len(rec.JSON()))
+	}
+	for i := 1; i < records; i++ {
+		for _, r := range all {
+			wait(t, feed(t, r, s, i, i+1), 1)
+			if _, bytes := loaded(set); int64(bytes) != set.residents.bytes || bytes > before+largest {
+				t.Fatalf("the rings hold %d bytes, counted are %d; the bound is %d", bytes, set.residents.bytes, before)
+			}
+		}
+	}
+	for _, r := range all {
+		same(t, r, s)
+	}
+}
