@@ -43,19 +43,29 @@ var errUnknownContent = errors.New("nothing of that CID is here: archives of pub
 
 // indexContent adds the CIDs of an archive to the batch that stores it.
 func (r *Replica) indexContent(b *store.Batch, manifest []byte) error {
+	cids, err := r.cids(manifest)
+	for _, cid := range cids {
+		b.Put(store.Content(cid, r.ID), nil)
+	}
+	return err
+}
+
+// cids are the CIDs by which an archive is found: that of the records also when its host
+// names none.
+func (r *Replica) cids(manifest []byte) ([]string, error) {
 	c, err := adp.ParseClaim(manifest)
 	if err != nil {
-		return fmt.Errorf("replica %d: the manifest: %w", r.ID, err)
+		return nil, fmt.Errorf("replica %d: the manifest: %w", r.ID, err)
 	}
 	digest, err := adp.DecodeHash(c.EventsDigest)
 	if err != nil {
-		return fmt.Errorf("replica %d: events_sha3_256: %w", r.ID, err)
+		return nil, fmt.Errorf("replica %d: events_sha3_256: %w", r.ID, err)
 	}
-	b.Put(store.Content(adp.NewCID(adp.CodecJSON, digest), r.ID), nil) // also when the host names no CID
+	out := []string{adp.NewCID(adp.CodecJSON, digest)}
 	if c.BundleCID != "" {
-		b.Put(store.Content(c.BundleCID, r.ID), nil)
+		out = append(out, c.BundleCID)
 	}
-	return nil
+	return out, nil
 }
 
 // content is what a CID addresses: a beginning, then records, each with one byte
@@ -135,7 +145,7 @@ func (s *Set) content(ctx context.Context, cid string) (*content, error) {
 			continue
 		}
 		switch row := r.Row(); {
-		case s.Hidden != nil && s.Hidden(r):
+		case s.Hidden != nil && s.Hidden(r), row.Verdict == ArchiveMismatch:
 			continue
 		case row.Withheld > 0:
 			cut = errCut
@@ -156,10 +166,11 @@ func (s *Set) content(ctx context.Context, cid string) (*content, error) {
 	return nil, cut
 }
 
-// whole tells whether all that was said is to be had.
+// whole tells whether all that was said is to be had, and the CIDs in the manifest are not
+// known to be those of something else.
 func (r *Replica) whole() bool {
 	row := r.Row()
-	return row.Withheld == 0 && row.Dropped == 0
+	return row.Withheld == 0 && row.Dropped == 0 && row.Verdict != ArchiveMismatch
 }
 
 func (r *Replica) content(cid string, codec uint64) (*content, error) {
@@ -186,7 +197,7 @@ func (r *Replica) content(cid string, codec uint64) (*content, error) {
 
 // find makes places known up to an offset, and tells the last place before it:
 // behind how many records it is, and where.
-func (c *content) find(offset int64) (after, at int64, err error) {
+func (c *content) find(ctx context.Context, offset int64) (after, at int64, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	last := func() (after, at int64) {
@@ -205,6 +216,9 @@ func (c *content) find(offset int64) (after, at int64, err error) {
 		return after, at, nil
 	}
 	err = c.r.Scan(n, c.count, func(seq int64, raw []byte) error {
+		if err := ctx.Err(); err != nil { // it may be a long way
+			return err
+		}
 		if IsRedacted(raw) { // its length is not that of the original
 			return errCut
 		}
@@ -222,7 +236,7 @@ func (c *content) find(offset int64) (after, at int64, err error) {
 }
 
 // read gives up to limit bytes from an offset on.
-func (c *content) read(offset int64, limit int) ([]byte, error) {
+func (c *content) read(ctx context.Context, offset int64, limit int) ([]byte, error) {
 	if offset >= c.size {
 		return nil, nil
 	}
@@ -242,7 +256,7 @@ func (c *content) read(offset int64, limit int) ([]byte, error) {
 	if len(out) == 0 {
 		place := int64(0)
 		var err error
-		if after, place, err = c.find(offset); err != nil {
+		if after, place, err = c.find(ctx, offset); err != nil {
 			return nil, err
 		}
 		offset -= place
@@ -271,6 +285,7 @@ func (c *content) read(offset int64, limit int) ([]byte, error) {
 // seeker reads a content as a file, in parts that are large against the way to
 // where they begin.
 type seeker struct {
+	ctx  context.Context // of the request
 	c    *content
 	at   int64
 	part []byte // what follows at, as far as it has been read
@@ -295,7 +310,7 @@ func (s *seeker) Seek(offset int64, whence int) (int64, error) {
 func (s *seeker) Read(p []byte) (int, error) {
 	if len(s.part) == 0 {
 		var err error
-		if s.part, err = s.c.read(s.at, MaxContentResponse); err != nil {
+		if s.part, err = s.c.read(s.ctx, s.at, MaxContentResponse); err != nil {
 			return 0, err
 		}
 		if len(s.part) == 0 {
@@ -324,7 +339,7 @@ func (s *Set) ServeCID(w http.ResponseWriter, req *http.Request) error {
 	h.Set("Cache-Control", web.CacheFinal) // 451 when records are withheld
 	h.Set("ETag", `"`+cid+`"`)
 	// the length is declared: an answer that a failing disk cuts is seen to be cut
-	http.ServeContent(w, req, "", time.Time{}, &seeker{c: c})
+	http.ServeContent(w, req, "", time.Time{}, &seeker{ctx: req.Context(), c: c})
 	return nil
 }
 
@@ -358,7 +373,7 @@ func (s *Set) ServeContent(ctx context.Context, _ string, request []byte) ([]byt
 	if c == nil {
 		return nil, errUnknownContent
 	}
-	part, err := c.read(offset, int(limit))
+	part, err := c.read(ctx, offset, int(limit))
 	if errors.Is(err, errCut) {
 		return nil, errCut
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/witan-adp/witan/adp"
 	"github.com/witan-adp/witan/adp/room"
+	"github.com/witan-adp/witan/internal/store"
 	"github.com/witan-adp/witan/internal/web"
 )
 
@@ -246,7 +247,7 @@ func TestContentOfWithheldRecords(t *testing.T) {
 		t.Error("withheld, and shown")
 	}
 	stale.places = nil
-	if part, err := stale.read(stale.size-10, 5); !errors.Is(err, errCut) {
+	if part, err := stale.read(t.Context(), stale.size-10, 5); !errors.Is(err, errCut) {
 		t.Errorf("%q, %v", part, err)
 	}
 	check(t, r, s, fmt.Sprintf("seq=%d", seq), int(seq), -1, 700) // chain and tree are as they were
@@ -285,4 +286,84 @@ func FuzzServeContent(f *testing.F) {
 			t.Errorf("%q gives %q", request, part)
 		}
 	})
+}
+
+// While a record is withheld, what a manifest says of its bytes can only be believed. It must fit into the
+// store, and, once it is known to be wrong, takes the place of nobody else's archive.
+func TestManifestThatNamesSomebodyElsesCID(t *testing.T) {
+	set := openSet(t, memory(t))
+	s, seq := withSecret(t, 5, 1)
+	s.add(alice, room.Close, obj{"reason": "done"})
+	liar := copiedCut(t, set, s, seq)
+	other, truth := archived(t, set, obj{"topic": "Another"}, 8)
+	_, want := texts(t, other, truth)
+	var d adp.Digest
+	for _, rec := range s.recs {
+		d.Add(rec)
+	}
+	m := adp.Manifest{Host: "h.example", URL: roomURL, GeneratedAt: 5, Summary: d.Summary(), Room: []byte(`{}`)}
+	line1, err := m.Line1()
+	if err != nil {
+		t.Fatal(err)
+	}
+	bundle := adp.NewBundle(line1)
+	raw, err := m.JSON(bundle)
+	if err != nil {
+		t.Fatal(err)
+	}
+	says := func(cid string) *adp.Claim {
+		c, err := adp.ParseClaim(bytes.Replace(raw, []byte(bundle.CID()), []byte(cid), 1))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	for _, cid := range []string{strings.Repeat("x", store.MaxKey), "x", "", truth.EventsCID} {
+		if err := liar.AdoptArchive(t.Context(), says(cid)); !errors.Is(err, ErrMismatch) {
+			t.Errorf("%.20q: %v", cid, err)
+		}
+	}
+	if err := liar.AdoptArchive(t.Context(), says(truth.BundleCID)); err != nil {
+		t.Fatal(err)
+	}
+	serves := func(when string) {
+		t.Helper()
+		if rec := getCID(set, truth.BundleCID); rec.Code != 200 || !bytes.Equal(rec.Body.Bytes(), want) {
+			t.Errorf("%s: %d, %d bytes of %d", when, rec.Code, rec.Body.Len(), len(want))
+		}
+	}
+	serves("while it is withheld")
+	if err := liar.Restore([]*adp.Record{s.recs[seq-1]}, func(*Row, room.Verdict) {}); err != nil {
+		t.Fatal(err)
+	}
+	if err := liar.CheckArchive(t.Context()); !errors.Is(err, ErrMismatch) {
+		t.Fatalf("%v", err)
+	}
+	done := make(chan error, 1)
+	if err := liar.Take(func(turn *Turn) error {
+		turn.Row().Verdict = ArchiveMismatch
+		return turn.Save(nil, func(err error) { done <- err })
+	}); err != nil {
+		t.Fatal(err)
+	}
+	wait(t, done, 1)
+	serves("once it is found out")
+}
+
+// A part far into a large archive can take long to find: who has gone is not looked for.
+func TestContentForWhoHasGone(t *testing.T) {
+	set := openSet(t, memory(t))
+	_, c := archived(t, set, nil, 20)
+	found, err := set.content(t.Context(), c.BundleCID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	if part, err := found.read(gone, found.size-1, 1); !errors.Is(err, context.Canceled) {
+		t.Errorf("%d bytes, %v", len(part), err)
+	}
+	if part, err := found.read(t.Context(), found.size-1, 1); err != nil || string(part) != "\n" {
+		t.Errorf("%q, %v", part, err)
+	}
 }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"strconv"
 
-	"github.com/witan-adp/witan/adp"
 	"github.com/witan-adp/witan/internal/store"
 )
 
@@ -24,6 +23,10 @@ const (
 // evidence, stays. It is done in steps, and a start after a crash goes on with it.
 func (s *Set) Forget(r *Replica) error {
 	manifest, archived, err := r.Manifest()
+	var cids []string
+	if err == nil && archived {
+		cids, err = r.cids(manifest)
+	}
 	if err != nil {
 		return err
 	}
@@ -35,14 +38,8 @@ func (s *Set) Forget(r *Replica) error {
 		s.mu.Lock()
 		b.Put(store.Meta(metaNext), fmt.Append(nil, s.nextID))
 		s.mu.Unlock()
-		if archived {
-			if c, err := adp.ParseClaim(manifest); err == nil {
-				for _, cid := range []string{c.EventsCID, c.BundleCID} {
-					if cid != "" {
-						b.Delete(store.Content(cid, r.ID))
-					}
-				}
-			}
+		for _, cid := range cids {
+			b.Delete(store.Content(cid, r.ID))
 		}
 		key := store.ReplicaRow(r.ID)
 		b.Expect(key, r.rowJSON)

@@ -56,6 +56,12 @@ func TestForget(t *testing.T) {
 	if left := keysUnder(t, st, r.ID); len(left) > 0 {
 		t.Errorf("%d keys are left, the first is %s", len(left), left[0])
 	}
+	from, to := store.ContentRange("")
+	if err := st.View(func(rd store.Reader) error {
+		return rd.Keys(from, to, func(key []byte) bool { t.Errorf("%q is left", key); return true })
+	}); err != nil {
+		t.Error(err)
+	}
 	if _, ok, err := st.Get(store.Statement("x")); !ok || err != nil {
 		t.Error("what others keep went too")
 	}

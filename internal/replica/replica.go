@@ -227,7 +227,7 @@ func (t *Turn) Append(rec *adp.Record, ch *room.Change, extra *store.Batch, done
 			return err
 		}
 		if len(snap) > maxSnapshot { // the log is the truth; a room must not stop over it
-			r.later = rec.Seq + tileSize
+			r.later = rec.Seq + max(tileSize, rec.Seq) // a try costs as much as the state is large, and few states shrink
 		} else {
 			b.Put(store.Snapshot(r.ID), snap)
 			row.Snapshot = rec.Seq

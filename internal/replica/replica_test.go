@@ -441,6 +441,9 @@ func TestLargeState(t *testing.T) {
 	if row := r.Row(); row.Snapshot != 0 {
 		t.Errorf("snapshot at %d", row.Snapshot)
 	}
+	if r.later < 1000 { // each try costs as much as the state is large
+		t.Errorf("the next snapshot is tried at seq %d", r.later)
+	}
 	again, _ := openSet(t, st).Get(testOrigin, testRoom)
 	same(t, again, s)
 }

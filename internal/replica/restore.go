@@ -183,6 +183,9 @@ func (r *Replica) fits(ctx context.Context, c *adp.Claim) (line1 []byte, err err
 	if line1, err = c.Line1(); err != nil {
 		return nil, err
 	}
+	if codec, _, err := adp.ParseCID(c.BundleCID); err != nil || codec != adp.CodecRaw {
+		return nil, fmt.Errorf("%w: bundle_cid is not the CID of a file", ErrMismatch)
+	}
 	bundle, err := r.bundle(ctx, line1, sum.Count)
 	if err != nil {
 		return nil, err

@@ -273,7 +273,7 @@ func (r *Replica) ServeBundle(w http.ResponseWriter, req *http.Request, public b
 		h.Set("ETag", tag)
 		h.Set("Cache-Control", cache)
 		// the length is declared: an answer that a failing disk cuts is seen to be cut
-		http.ServeContent(w, req, "", time.Time{}, &seeker{c: c})
+		http.ServeContent(w, req, "", time.Time{}, &seeker{ctx: req.Context(), c: c})
 		return nil
 	}
 	h.Set("Accept-Ranges", "bytes")
