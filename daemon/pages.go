@@ -30,6 +30,8 @@ type pages struct {
 	at      int64     // when, Unix ms
 	samples []page.Sample
 
+	unsized, unstored bool // as of the last sample; only run looks at them
+
 	reporting sync.Mutex
 	reports   map[string]report // by origin, "" for all; see maxReports
 }
@@ -269,7 +271,7 @@ func (p *pages) Hosts(ctx context.Context) ([]page.Host, error) {
 }
 
 func (p *pages) ownHost(self page.Self) page.Host {
-	h := page.Host{Origin: p.d.origin, Authority: self.Authority, Own: true, State: mirror.Following, Since: self.Started, Rooms: self.Own}
+	h := page.Host{Origin: p.d.origin, Authority: self.Authority, Own: true, State: page.OwnHost, Since: self.Started, Rooms: self.Own}
 	for _, r := range p.d.set.Of(p.d.origin) {
 		row := r.Row()
 		h.Records, h.Bytes = h.Records+row.Seq, h.Bytes+row.Bytes

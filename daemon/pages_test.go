@@ -1,13 +1,18 @@
 package daemon
 
 import (
+	"encoding/json"
 	"io"
 	"net/http"
 	"net/url"
+	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/witan-adp/witan/internal/page"
+	"github.com/witan-adp/witan/internal/store"
 )
 
 // browse asks as a browser does.
@@ -155,5 +160,60 @@ func TestSamplesAreBounded(t *testing.T) {
 	got := p.Samples()
 	if len(got) != maxSamples || got[0].At != 2*maxSamples || got[maxSamples-1].At != 3*maxSamples-1 {
 		t.Errorf("%d samples, from %d to %d", len(got), got[0].At, got[len(got)-1].At)
+	}
+}
+
+// What was measured is still there after a restart, as far as it is not too old; the size of the data is known from the first time on.
+func TestSamplesOutliveARestart(t *testing.T) {
+	now := time.Now().UnixMilli()
+	var moved atomic.Int64
+	s := setup{data: t.TempDir(), now: func() int64 { return now + moved.Load() }}
+	d := start(t, s)
+	if _, _, body := d.browse("/status"); strings.Contains(body, "Disk in use") && strings.Contains(body, ">0 B<") {
+		t.Error("the data take nothing")
+	}
+	stored := func() (n int) {
+		err := d.stop()
+		if err != nil {
+			t.Fatal(err)
+		}
+		st, err := store.Open(store.Options{Dir: filepath.Join(s.data, "store")})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer st.Close()
+		from, to := store.SampleRange()
+		if err := st.View(func(r store.Reader) error {
+			return r.Scan(from, to, func(_, value []byte) bool {
+				var x page.Sample
+				if err := json.Unmarshal(value, &x); err != nil || x.At == 0 || x.DiskUsed == 0 || x.DiskFree == 0 {
+					t.Errorf("%v: %s", err, value)
+				}
+				n++
+				return true
+			})
+		}); err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	first := stored()
+	if first == 0 {
+		t.Fatal("nothing was stored")
+	}
+	s.port = d.port()
+	moved.Store(time.Minute.Milliseconds())
+	d = start(t, s)
+	until(t, "the plots of both runs", func() bool {
+		_, _, body := d.browse("/status")
+		return strings.Contains(body, `<svg class="plot"`)
+	})
+	if n := stored(); n <= first {
+		t.Errorf("%d samples after the second run, %d after the first", n, first)
+	}
+	moved.Store(4 * time.Hour.Milliseconds())
+	d = start(t, s)
+	if _, _, body := d.browse("/status"); strings.Contains(body, `<svg class="plot"`) {
+		t.Error("a measurement of four hours ago is shown")
 	}
 }

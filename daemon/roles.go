@@ -115,6 +115,9 @@ func (d *daemon) build() (err error) {
 		}
 	}
 	d.pages = &pages{d: d, started: d.edges.Now()}
+	if err := d.pages.recall(); err != nil {
+		return err
+	}
 	d.site = page.New(page.Options{Source: d.pages, Now: d.edges.Now})
 	for _, r := range d.set.All() {
 		d.reindex(r)

@@ -61,7 +61,7 @@ var arrows = map[string][]string{
 	"adp/types": {"adp"},
 	"adp":       {},
 
-	"internal/browsertest":         slices.Concat([]string{"config", "daemon", "internal/page/verifier"}, protocol),
+	"internal/browsertest":         slices.Concat([]string{"config", "daemon", "internal/page", "internal/page/verifier", "internal/store"}, protocol),
 	"internal/archtest":            {},
 	"internal/store/storetest":     {"internal/store"},
 	"internal/inspect/inspecttest": protocol,

@@ -23,6 +23,7 @@ import (
 // running is a daemon in this process.
 type running struct {
 	origin string
+	data   string
 	port   int
 	info   daemon.Info
 	cancel context.CancelFunc
@@ -44,7 +45,7 @@ func start(data string, port int, change func(*config.Config)) (*running, error)
 		change(&cfg)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	d := &running{port: ln.Addr().(*net.TCPAddr).Port, cancel: cancel, ended: make(chan error, 1)}
+	d := &running{data: data, port: ln.Addr().(*net.TCPAddr).Port, cancel: cancel, ended: make(chan error, 1)}
 	ready := make(chan daemon.Info, 1)
 	go func() {
 		d.ended <- daemon.Run(ctx, cfg, daemon.Edges{Version: "test", Listener: ln, Ready: func(i daemon.Info) { ready <- i }})
@@ -96,6 +97,31 @@ func (d *running) get(path string, out any) error {
 		return err
 	}
 	return json.Unmarshal(body, out)
+}
+
+// operate sends a command to the admin socket.
+func (d *running) operate(path string, body any) error {
+	socket, err := daemon.AdminSocket(d.data)
+	if err != nil {
+		return err
+	}
+	raw, err := json.Marshal(body)
+	if err != nil {
+		return err
+	}
+	c := http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, "unix", socket)
+	}}}
+	defer c.CloseIdleConnections()
+	r, err := c.Post("http://witan"+path, "application/json", bytes.NewReader(raw))
+	if err != nil {
+		return err
+	}
+	defer r.Body.Close()
+	if answer, err := io.ReadAll(r.Body); err != nil || r.StatusCode != http.StatusOK {
+		return fmt.Errorf("%s: %d %.300s %w", path, r.StatusCode, answer, err)
+	}
+	return nil
 }
 
 // agent signs with a key of its own.

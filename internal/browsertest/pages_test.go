@@ -45,6 +45,15 @@ func (w *world) views() []view {
 		{"host-forked", w.b.origin, "/hosts/" + w.c.authority(), nil},
 		{"witness-evidence", w.b.origin, "/witness?list=evidence", nil},
 		{"witness-statements", w.b.origin, "/witness?list=statements", nil},
+		{"room-right-to-left", w.b.origin, mirrored(w.right), nil},
+		{"room-withheld", w.a.origin, w.taken.page(), nil},
+		{"room-restricted", w.a.origin, w.closed.page(), nil},
+		{"room-scheduled", w.a.origin, w.coming.page(), nil},
+		{"new-front", w.d.origin, "/", nil},
+		{"new-rooms", w.d.origin, "/rooms", nil},
+		{"new-hosts", w.d.origin, "/hosts", nil},
+		{"new-witness", w.d.origin, "/witness", nil},
+		{"new-status", w.d.origin, "/status", nil},
 		{"room-none", w.a.origin, "/rooms/" + w.a.authority() + "/no-such-room", notFound},
 		{"hosts", w.b.origin, "/hosts", nil},
 		{"host", w.b.origin, "/hosts/" + w.a.authority(), nil},
@@ -65,6 +74,12 @@ func TestPages(t *testing.T) {
 		t.Run(v.name, func(t *testing.T) {
 			b := open(t, v.origin)
 			b.visit(v.path)
+			if eval[bool](b, `!!document.querySelector('.narrow')`) { // looked at, too
+				eval[any](b, `document.querySelector('.narrow').open = true`)
+				b.audited(v.name + " with filters")
+				b.shoot(v.name + "-filters")
+				eval[any](b, `document.querySelector('.narrow').open = false`)
+			}
 			for _, scheme := range []string{"light", "dark"} {
 				b.scheme(scheme)
 				for _, width := range []int64{1280, 390} {

@@ -14,16 +14,20 @@ import (
 	"github.com/witan-adp/witan/config"
 )
 
-// world is three daemons: a hosts rooms, b mirrors and attests them, and c is a host that tells two stories. And what is said there.
+// world is four daemons: a hosts rooms, b mirrors and attests them, c is a host that tells two stories, and d is new. And what is said there.
 type world struct {
-	dir     string
-	a, b, c *running
+	dir        string
+	a, b, c, d *running
 
 	modbus  hosted // a full discussion, ended, archived and attested
 	live    hosted // goes on
 	hostile hosted // of people who try to break the page
 	long    hosted // of several pages
 	forked  hosted // of c
+	right   hosted // in a script that runs from right to left
+	taken   hosted // ended, with a record that is withheld
+	closed  hosted // restricted
+	coming  hosted // scheduled: nothing is said yet
 	ada     *agent
 	ben     *agent
 }
@@ -44,6 +48,12 @@ var theWorld = sync.OnceValues(func() (w *world, err error) {
 	if w.c, err = start(filepath.Join(dir, "c"), 0, nil); err != nil {
 		return w, err
 	}
+	if w.d, err = start(filepath.Join(dir, "d"), 0, nil); err != nil {
+		return w, err
+	}
+	if err := plantHistory(filepath.Join(dir, "b"), w.a.authority(), w.c.authority()); err != nil {
+		return w, err
+	}
 	if w.b, err = start(filepath.Join(dir, "b"), 0, func(c *config.Config) {
 		c.P2P.Peers = w.a.info.Peers[:1]
 		c.Mirror.Hosts = []config.MirrorHost{{URL: w.a.origin}, {URL: w.c.origin}}
@@ -52,7 +62,7 @@ var theWorld = sync.OnceValues(func() (w *world, err error) {
 	}); err != nil {
 		return w, err
 	}
-	for _, make := range []func() error{w.makeModbus, w.makeLive, w.makeHostile, w.makeLong, w.makeOthers, w.makeForked} {
+	for _, make := range []func() error{w.makeModbus, w.makeLive, w.makeHostile, w.makeLong, w.makeOthers, w.makeRight, w.makeTaken, w.makeForked} {
 		if err := make(); err != nil {
 			return w, err
 		}
@@ -61,7 +71,7 @@ var theWorld = sync.OnceValues(func() (w *world, err error) {
 })
 
 func (w *world) end() error {
-	for _, d := range []*running{w.b, w.a, w.c} {
+	for _, d := range []*running{w.b, w.a, w.c, w.d} {
 		if d != nil {
 			if err := d.stop(); err != nil {
 				return err
@@ -226,6 +236,12 @@ func (w *world) makeOthers() error {
 		if err != nil {
 			return err
 		}
+		switch {
+		case r["visibility"] != nil:
+			w.closed = room
+		case r["start_time"] != nil:
+			w.coming = room
+		}
 		if r["visibility"] == nil && r["start_time"] == nil {
 			s := &script{room: room}
 			for n := range i%3 + 1 {
@@ -237,6 +253,38 @@ func (w *world) makeOthers() error {
 		}
 	}
 	return nil
+}
+
+func (w *world) makeRight() (err error) {
+	if w.right, err = w.a.create(w.ada, map[string]any{"topic": "متى تكون النسخة المرآة أصدق من الأصل؟", "language": "ar", "tags": []string{"مرايا", "ثقة"}, "types": use,
+		"agenda": "نتفق على ما يجب أن تتحقق منه المرآة قبل أن تعرض نسخة.", "guidance": "اذكروا القياسات. الخلاف مع الرأي لا مع صاحبه."}); err != nil {
+		return err
+	}
+	s := &script{room: w.right}
+	s.join(w.ben, "speaker", "يشغّل مرآة في معمل مياه")
+	asked := s.say(w.ada, plain, "إذا اختفى المضيف، فبأي شيء نعرف أن النسخة كاملة؟ انظر witan verify مع رقم السجل 42.")
+	s.say(w.ben, markdown, strings.Join([]string{"كل سجل **موقّع** من كاتبه، و`hash` السابق فيه. لذلك:", "", "1. تحقق من التواقيع،", "2. ثم من السلسلة،", "3. ثم من الجذر.", "",
+		"> النسخة لا تُصدَّق، بل تُفحص.", "", "| القياس | القيمة |", "|---|--:|", "| سجلات | 1200 |", "", "```sh", "witan verify room.jsonl", "```", "", "تفاصيل في [الدليل](https://guide.example/ar)."}, "\n"), asked)
+	s.send(w.ada, "reaction.create", map[string]any{"event_id": asked, "reaction": "واضح"})
+	s.say(w.ben, plain, "בעברית: עותק שנבדק עדיף על מקור שנעלם (ראו RFC 6962).")
+	return s.err
+}
+
+// makeTaken makes a room of which a record is kept from view.
+func (w *world) makeTaken() (err error) {
+	if w.taken, err = w.a.create(w.ada, map[string]any{"topic": "Where do the gauges stand?", "language": "en", "tags": []string{"readings"}}); err != nil {
+		return err
+	}
+	s := &script{room: w.taken}
+	s.join(w.ben, "speaker", "reads the gauges")
+	s.say(w.ada, plain, "Where is the gauge that failed?")
+	s.say(w.ben, plain, "At the house of a person who did not agree to be named here.")
+	s.say(w.ada, plain, "Taken down. Say the district only, please.")
+	s.send(w.ada, "room.close", map[string]any{"reason": "Answered."})
+	if s.err != nil {
+		return s.err
+	}
+	return w.a.operate("/host/withhold", map[string]any{"room": w.taken.id, "seq": 4, "reason": "an address"})
 }
 
 // makeForked lets c lose its disk, come back from an older copy, and go on with another story.
@@ -292,7 +340,7 @@ func (w *world) settle() error {
 			return w.a.get("/v1/rooms/"+h.id, &here) == nil && w.b.get("/m/"+w.a.authority()+"/v1/rooms/"+h.id, &there) == nil && here.Seq == there.Seq
 		}
 	}
-	for _, h := range []hosted{w.modbus, w.live, w.hostile, w.long} {
+	for _, h := range []hosted{w.modbus, w.live, w.hostile, w.long, w.right, w.taken} {
 		if err := until("the mirror to hold "+h.id, held(h)); err != nil {
 			return err
 		}

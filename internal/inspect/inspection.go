@@ -34,6 +34,8 @@ type Inspection struct {
 	Work *Counter
 	// Said is what a page says of the room, to be held against the records. May be nil.
 	Said *Said
+	// MoreSigned tells that more was signed about the room than CheckSigned was shown.
+	MoreSigned bool
 
 	total           int64 // records to come; 0 when not known
 	signed          []Signed

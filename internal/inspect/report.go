@@ -35,7 +35,8 @@ type Report struct {
 	EventsCID    string                 `json:"events_cid,omitempty"`
 	BundleCID    string                 `json:"bundle_cid,omitempty"`
 	BundleBytes  int64                  `json:"bundle_bytes,omitempty"`
-	Signed       []Signed               `json:"signed,omitempty"` // what others signed about the archive
+	Signed       []Signed               `json:"signed,omitempty"`      // what others signed about the archive
+	MoreSigned   bool                   `json:"more_signed,omitempty"` // there is more than was looked at
 	Findings     []room.Finding         `json:"findings,omitempty"`
 }
 
@@ -48,7 +49,7 @@ type BrokenAt struct {
 // Report is what has been found.
 func (in *Inspection) Report() Report {
 	v := in.Verifier
-	r := Report{Source: in.Source, Verdict: in.Verdict(), Problems: in.Problems, Untrue: in.untrue(), Signed: in.signed, Records: v.State.Last.Seq, Authors: len(in.authors), FirstAt: in.firstAt, LastAt: in.lastAt,
+	r := Report{Source: in.Source, Verdict: in.Verdict(), Problems: in.Problems, Untrue: in.untrue(), Signed: in.signed, MoreSigned: in.MoreSigned, Records: v.State.Last.Seq, Authors: len(in.authors), FirstAt: in.firstAt, LastAt: in.lastAt,
 		Counts: map[room.Outcome]int64{}, Rules: v.Rules(), BundleCID: in.BundleCID, BundleBytes: in.BundleBytes, RoomID: v.State.RoomID, Findings: v.Findings(), Manifest: "none"}
 	for _, o := range []room.Outcome{room.Allowed, room.Violation, room.Unverifiable} {
 		r.Counts[o] = v.Counts[o]

@@ -64,7 +64,7 @@ var english = map[string]string{
 	"word.equivocated": "equivocated", "word.unverified": "not verified", "word.attested": "attested", "word.partial": "partly attested", "word.unattested": "not attested",
 	"word.scheduled": "scheduled", "word.active": "active", "word.ended": "ended", "word.cancelled": "cancelled",
 	"word.following": "following", "word.behind": "behind", "word.complete": "complete", "word.paused": "paused", "word.gone": "gone", "word.quarantined": "in quarantine",
-	"word.backing-off": "not answering", "word.blocked": "blocked", "word.rebound": "new keys", "word.removed": "no longer followed", "word.unread": "not readable",
+	"word.own": "this host", "word.backing-off": "not answering", "word.blocked": "blocked", "word.rebound": "new keys", "word.removed": "no longer followed", "word.unread": "not readable",
 	"word.proof": "proof", "word.observation": "observation",
 	"word.public": "public", "word.restricted": "restricted", "word.private": "private",
 	"word.creator": "creator", "word.moderator": "moderator", "word.speaker": "speaker", "word.observer": "observer",
@@ -82,14 +82,15 @@ var english = map[string]string{
 
 	// search
 	"rooms.title": "Rooms", "rooms.lead": "Rooms of this host and of every host that it follows.", "rooms.list": "Rooms found", "rooms.found.one": "%s room", "rooms.found.other": "%s rooms",
-	"rooms.nothing": "No room matches. Take a filter away, or search for fewer words.", "rooms.empty": "There are no rooms yet.",
+	"rooms.nothing": "No room matches. Take a filter away, or search for fewer words.", "rooms.empty": "There are no rooms yet. Open one with “witan room create”, or follow a host with “witan mirror add”.",
 	"rooms.elsewhere": "Listed only, and not copied here. At its host:",
 	"rooms.said":      "In what was said", "rooms.said.note": "the newest messages with these words", "rooms.said.at": "Record %d", "rooms.hidden": "Held here, and not shown.", "rooms.partial": "A word of the search is very common: the most active rooms are shown.",
-	"search.label": "Search rooms", "search.q": "Words in topic, agenda, guidance, tags", "search.placeholder": "Words in topic, agenda, guidance or tags", "search.button": "Search",
+	"search.label": "Search rooms", "search.q": "Words in topic, agenda, guidance, tags", "search.placeholder": "Topic, agenda, tags", "search.button": "Search",
 	"search.sort": "Order", "search.active": "Filters that are set", "search.drop": "take this filter away", "sort.default": "As fits", "sort.activity": "Latest activity", "sort.start": "Start",
 	"sort.relevance": "Relevance", "facets.label": "Narrow the search",
 	"facet.status": "Status", "facet.host": "Host", "facet.language": "Language", "facet.tag": "Tag", "facet.types": "Type", "facet.verdict": "Verdict", "facet.attested": "Attested",
 	"facet.joinable": "Open to join", "facet.creator": "Creator", "facet.since": "Something new", "since.1h": "in the last hour", "since.1d": "in the last day", "since.7d": "in the last week", "since.30d": "in the last month",
+	"facet.sort": "Order", "search.more": "Filters and order",
 	"pager.label": "Pages of the list", "pager.above": "Pages of the transcript", "pager.below": "Pages of the transcript, below it", "pager.first": "First", "pager.before": "Earlier", "pager.after": "Later", "pager.last": "Latest", "pager.more": "More", "pager.start": "Back to the start",
 
 	// room
@@ -121,7 +122,7 @@ var english = map[string]string{
 	"field.guidance": "Guidance", "field.tags": "Tags", "field.language": "Language", "field.policy": "Policy", "field.types": "Types", "field.extra": "More", "field.title": "Title", "field.kind": "Kind",
 	"field.description": "Description", "field.instructions": "Instructions", "field.visibility": "Visibility",
 
-	"verdict.title":    "Verdict",
+	"verdict.title": "Verdict", "jump.verdict": "Verdict and members",
 	"verdict.verified": "Every record is authentic, linked to the one before, and was allowed.", "verdict.violations": "Authentic and linked, but the host accepted what the protocol forbids.",
 	"verdict.broken": "The next record is not authentic, or does not link. What stands here is good.", "verdict.forked": "The host has shown two different stories. The first one is shown here.",
 	"verdict.archive-mismatch": "The host's archive is not what its records amount to.", "verdict.equivocated": "The host signed two things about this room that cannot both hold.",
@@ -146,9 +147,10 @@ var english = map[string]string{
 	"check.js.chain-withheld": "every hash and link is good; {0} signatures are withheld", "check.js.rules": "{0} allowed, {1} violations, {2} not to be judged",
 	"check.js.manifest-none": "none yet: the records were read one by one", "check.js.manifest-matches": "the manifest agrees with the records", "check.js.manifest-differs": "the manifest differs from the records",
 	"check.js.manifest-unchecked": "not compared", "check.js.manifest-partly": "the manifest agrees as far as it can be checked",
-	"check.js.signed": "{0} of {1} statements and attestations agree", "check.js.signed-apart": "Signed about something else:", "check.js.seconds": "{0} s",
-	"check.js.trust": "The verifier is code of this daemon, too. To depend on nobody, use the commands below with a program of your own.",
-	"attest.title":   "Attestation", "attest.by.one": "%s witness recomputed this archive and saw no other version.", "attest.by.other": "%s witnesses recomputed this archive and saw no other version.",
+	"check.js.signed": "{0} of {1} statements and attestations agree", "check.js.signed-first": "{0} of the first {1} statements and attestations agree; there are more", "check.js.signed-apart": "Signed about something else:", "check.js.seconds": "{0} s",
+	"check.js.trust":   "The verifier is code of this daemon, too. To depend on nobody, use the commands below with a program of your own.",
+	"archive.withheld": "Of a room with withheld records there is no file to download by its CID: what these cover is not given out as it was.",
+	"attest.title":     "Attestation", "attest.by.one": "%s witness recomputed this archive and saw no other version.", "attest.by.other": "%s witnesses recomputed this archive and saw no other version.",
 	"attest.partial": "Some witnesses recomputed this archive, fewer than the policy of this daemon asks for.", "attest.unattested": "Nobody whom this daemon counts has attested the archive yet. A room is attested once it has ended.",
 	"attest.equivocated": "A key of the host is proven to have signed two stories. No attestation counts.", "attest.at": "recomputed", "attest.stated": "stated", "attest.part": "a part of it",
 	"attest.differs": "another root than here", "attest.statement": "Statement of the host",
@@ -172,7 +174,7 @@ var english = map[string]string{
 	"alarm.host": "Proven: this host signed two logs", "alarm.host.text": "A key of this host signed two versions of its log that cannot both be true. What it signs should not be believed.",
 
 	// hosts
-	"hosts.title": "Hosts", "hosts.lead": "The hosts whose rooms are followed here, and how each stands.", "hosts.none": "No host is followed. Add one with: witan mirror add https://…",
+	"hosts.title": "Hosts", "hosts.lead": "This host, and those whose rooms are followed here; and how each stands.", "hosts.none": "No host is followed. Add one with: witan mirror add https://…",
 	"hosts.host": "Host", "hosts.state": "State", "hosts.rooms": "Rooms", "hosts.records": "Records", "hosts.behind": "Behind", "hosts.size": "Size", "hosts.since": "Since",
 	"host.own": "The rooms of this daemon itself.", "host.facts": "In numbers", "host.origin": "Origin", "host.since": "In this state since", "host.next": "Asked again at", "host.source": "Followed because of",
 	"host.problems": "Rooms that are not as they should be", "host.rooms": "Rooms", "host.search": "Search in them", "host.norooms": "No rooms of this host are known.",
@@ -205,7 +207,7 @@ var english = map[string]string{
 	"status.title": "Status", "status.lead": "What this daemon does right now.", "status.now": "Now", "status.plots": "The last two hours", "status.plots.note": "measured four times a minute",
 	"status.none": "Not enough was measured yet. Come back in half a minute.", "status.hosts": "All about the hosts", "status.behind": "%s behind",
 	"plot.rate": "Records verified", "plot.rate.unit": "a second", "plot.lag": "Behind %s", "plot.used": "Disk in use", "plot.free": "Disk free",
-	"plot.range": "%s to %s", "plot.alt": "%s: now %s, between %s and %s",
+	"plot.most": "at most %s", "plot.alt": "%s: now %s, between %s and %s",
 
 	// errors
 	"error.400": "That cannot be asked", "error.401": "A key is needed here", "error.403": "Not for you", "error.404": "Not here", "error.405": "That does not work here", "error.409": "Not now",

@@ -17,6 +17,7 @@ import (
 	"github.com/yuin/goldmark/text"
 	"github.com/yuin/goldmark/util"
 	"golang.org/x/net/idna"
+	"golang.org/x/text/unicode/bidi"
 )
 
 // Bounds on Markdown. What is beyond them is shown as plain text: nobody writes
@@ -108,16 +109,40 @@ var marks = goldmark.New(
 type directions struct{}
 
 // Transform implements parser.ASTTransformer.
-func (directions) Transform(doc *ast.Document, _ text.Reader, _ parser.Context) {
+func (directions) Transform(doc *ast.Document, source text.Reader, _ parser.Context) {
 	_ = ast.Walk(doc, func(n ast.Node, entering bool) (ast.WalkStatus, error) {
 		if entering {
 			switch n.Kind() {
-			case ast.KindParagraph, ast.KindHeading, ast.KindListItem, ast.KindBlockquote, east.KindTableCell:
+			case ast.KindParagraph, ast.KindHeading, ast.KindListItem, east.KindTableCell:
 				n.SetAttributeString("dir", []byte("auto"))
+			case ast.KindList, ast.KindBlockquote, east.KindTable: // "auto" would not look into the blocks within
+				n.SetAttributeString("dir", firstDirection(n, source.Source()))
 			}
 		}
 		return ast.WalkContinue, nil
 	})
+}
+
+// firstDirection is that of the first letter in a block: what is drawn beside or around the text follows it.
+func firstDirection(n ast.Node, source []byte) []byte {
+	found := []byte("ltr")
+	_ = ast.Walk(n, func(n ast.Node, entering bool) (ast.WalkStatus, error) {
+		t, ok := n.(*ast.Text)
+		if !ok || !entering {
+			return ast.WalkContinue, nil
+		}
+		for _, r := range string(t.Segment.Value(source)) {
+			switch p, _ := bidi.LookupRune(r); p.Class() {
+			case bidi.L:
+				return ast.WalkStop, nil
+			case bidi.R, bidi.AL:
+				found = []byte("rtl")
+				return ast.WalkStop, nil
+			}
+		}
+		return ast.WalkContinue, nil
+	})
+	return found
 }
 
 // writer writes the nodes that carry addresses or HTML, and headings, which
@@ -284,7 +309,8 @@ var policy = func() *bluemonday.Policy {
 	p := bluemonday.NewPolicy()
 	p.AllowElements("p", "br", "hr", "em", "strong", "del", "code", "pre", "blockquote", "ul", "ol", "li", "h4", "h5", "h6",
 		"table", "thead", "tbody", "tr", "th", "td", "span")
-	p.AllowAttrs("dir").Matching(regexp.MustCompile(`^auto$`)).OnElements("p", "h4", "h5", "h6", "li", "blockquote", "th", "td")
+	p.AllowAttrs("dir").Matching(regexp.MustCompile(`^auto$`)).OnElements("p", "h4", "h5", "h6", "li", "th", "td")
+	p.AllowAttrs("dir").Matching(regexp.MustCompile(`^(ltr|rtl)$`)).OnElements("ul", "ol", "blockquote", "table")
 	p.AllowAttrs("start").Matching(regexp.MustCompile(`^[0-9]{1,9}$`)).OnElements("ol")
 	p.AllowAttrs("tabindex").Matching(regexp.MustCompile(`^0$`)).OnElements("pre")
 	p.AllowAttrs("class").Matching(regexp.MustCompile(`^(dest|nolink)$`)).OnElements("span")

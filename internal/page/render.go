@@ -141,7 +141,7 @@ var looks = map[string][2]string{
 	"attested": {"seal", "good"}, "partial": {"half", "warn"}, "unattested": {"ring", "mute"},
 	"scheduled": {"clock", "mute"}, "active": {"dot", "live"}, "ended": {"end", "mute"}, "cancelled": {"end", "mute"},
 	"following": {"dot", "good"}, "behind": {"warn", "warn"}, "complete": {"check", "good"}, "paused": {"pause", "mute"}, "gone": {"stop", "warn"},
-	"quarantined": {"stop", "bad"}, "backing-off": {"clock", "warn"}, "blocked": {"stop", "bad"}, "rebound": {"warn", "bad"}, "removed": {"end", "mute"}, "unread": {"warn", "warn"},
+	"quarantined": {"stop", "bad"}, "backing-off": {"clock", "warn"}, "blocked": {"stop", "bad"}, "rebound": {"warn", "bad"}, "removed": {"end", "mute"}, "unread": {"warn", "warn"}, OwnHost: {"dot", "live"},
 	"proof": {"stop", "bad"}, "observation": {"warn", "warn"},
 }
 

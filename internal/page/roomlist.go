@@ -92,7 +92,7 @@ func (s *Site) serveRooms(w http.ResponseWriter, r *http.Request) error {
 	if v.RoomList, err = s.src.Rooms(r.Context(), asked); err != nil {
 		return err
 	}
-	v.Paged = search.Has("cursor")
+	v.Paged, v.Filtered = search.Has("cursor"), v.Q["q"] != ""
 	if v.Q["q"] != "" && !v.Paged {
 		said := url.Values{"q": {v.Q["q"]}, "limit": {saidShown}}
 		if host := v.Q["host"]; host != "" {
@@ -111,15 +111,11 @@ func (s *Site) serveRooms(w http.ResponseWriter, r *http.Request) error {
 		v.NextPage = with(further, "cursor", v.Next)
 	}
 	for _, name := range searchFields {
-		if value := search.Get(name); value != "" && name != "q" && name != "sort" {
-			c := chip{Name: name, Value: value, Without: with(search, name, "")}
-			if name == "since" {
-				c.Value = sinceWord(value)
-			}
-			v.Active = append(v.Active, c)
+		if value := search.Get(name); value != "" && name != "q" {
+			v.Active = append(v.Active, chip{Name: name, Value: chosenWord(name, value), Without: with(search, name, "")})
+			v.Filtered = v.Filtered || name != "sort"
 		}
 	}
-	v.Filtered = len(v.Active) > 0 || v.Q["q"] != ""
 	for _, f := range v.RoomList.Facets {
 		x := facetView{Name: f.Name}
 		for _, value := range f.Values {
@@ -135,6 +131,23 @@ func (s *Site) serveRooms(w http.ResponseWriter, r *http.Request) error {
 		}
 	}
 	return s.serve(w, r, "rooms", Frame{Title: t("rooms.title"), Section: "rooms", Page: v})
+}
+
+// chosenWord is a value as the form names it.
+func chosenWord(field, value string) string {
+	switch {
+	case field == "joinable" && value == "true":
+		return t("yes")
+	case field == "joinable" && value == "false":
+		return t("no")
+	case field == "sort":
+		return t("sort." + value)
+	case field == "since":
+		return sinceWord(value)
+	case slices.Contains(words(field), value):
+		return t("word." + value)
+	}
+	return value
 }
 
 func clone(q url.Values) url.Values {

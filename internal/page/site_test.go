@@ -359,9 +359,25 @@ func TestPlots(t *testing.T) {
 		w.stats = append(w.stats, Sample{At: start + int64(i)*10_000, Records: int64(i) * 50, DiskUsed: 5 << 20, DiskFree: 9 << 30, Lag: []HostLag{{"b.example", int64(7 * i)}}})
 	}
 	got := textOf(w.page("/status"))
-	for _, want := range []string{"Records verified 5.0 a second", "Behind b.example 21 records", "Disk in use 5.0 MiB", "Disk free 9.0 GiB"} {
+	for _, want := range []string{"Records verified 5 a second", "Behind b.example 21 records", "Disk in use 5.0 MiB", "Disk free 9.0 GiB"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("the plots lack %q: %q", want, got)
+		}
+	}
+	// a time without measurements, such as that of a stopped daemon, is a gap in the line; a measurement alone is a dot
+	gap := plots([]Sample{{At: 0, DiskUsed: 9}, {At: 15_000, DiskUsed: 9, Records: 30}, {At: 600_000, DiskUsed: 9, Records: 900}, {At: 1_200_000, DiskUsed: 9, Records: 900}, {At: 1_215_000, DiskUsed: 9, Records: 930}})
+	for _, p := range gap {
+		line := string(p.Picture)[strings.Index(string(p.Picture), `class="line"`):]
+		if strings.Count(line, "M") != 3 || strings.Count(line, "L") != 2 || strings.Count(line, "h0.1") != 1 {
+			t.Errorf("%s: %s", p.Title, line)
+		}
+	}
+	if got := gap[0]; got.Now != "2.0" && got.Now != "2" || got.Most != got.Now {
+		t.Errorf("%+v", got)
+	}
+	for v, want := range map[float64]string{0: "0", 0.04: "0.04", 2: "2", 5.26: "5.3", 12.4: "12"} {
+		if got := rate(v); got != want {
+			t.Errorf("rate %v: %s, want %s", v, got, want)
 		}
 	}
 	for _, p := range plots([]Sample{{At: 5}, {At: 5}}) { // a clock that stands still

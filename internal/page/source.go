@@ -162,6 +162,9 @@ type Archive struct {
 	Bytes, GeneratedAt, Count          int64
 }
 
+// OwnHost is the state of the daemon's own host in a list of hosts: it follows nobody.
+const OwnHost = "own"
+
 // Host is a host that is followed, or was.
 type Host struct {
 	Origin, Authority, State, Reason, Source string
@@ -198,15 +201,16 @@ type Log struct {
 
 // Sample is one measurement.
 type Sample struct {
-	At                 int64
-	Records            int64 // verified and stored, all rooms
-	DiskUsed, DiskFree int64 // bytes
-	Lag                []HostLag
+	At       int64     `json:"at"`
+	Records  int64     `json:"records"`   // verified and stored, all rooms
+	DiskUsed int64     `json:"disk_used"` // bytes; 0 when not known
+	DiskFree int64     `json:"disk_free"` // bytes; 0 when not known
+	Lag      []HostLag `json:"lag,omitempty"`
 }
 
 // HostLag is how far the copy of a host is behind: records that it lists and that
 // are not here.
 type HostLag struct {
-	Authority string
-	Behind    int64
+	Authority string `json:"authority"`
+	Behind    int64  `json:"behind"`
 }

@@ -182,19 +182,4 @@ func (c *Client) List(ctx context.Context, url string, limit int) ([]adp.Value, 
 }
 
 // NextPage finds the URL of rel="next" (RFC 8288).
-func NextPage(h http.Header) string {
-	for _, l := range h.Values("Link") {
-		for link := range strings.SplitSeq(l, ",") {
-			target, params, ok := strings.Cut(strings.TrimSpace(link), ">")
-			if !ok || !strings.HasPrefix(target, "<") {
-				continue
-			}
-			for p := range strings.SplitSeq(params, ";") {
-				if name, value, _ := strings.Cut(strings.TrimSpace(p), "="); strings.EqualFold(name, "rel") && strings.Trim(value, `"`) == "next" {
-					return target[1:]
-				}
-			}
-		}
-	}
-	return ""
-}
+func NextPage(h http.Header) string { return adp.NextPage(h.Values("Link")...) }

@@ -41,3 +41,9 @@ func ParseMeta(key []byte) (name string, err error) {
 	name = p.text()
 	return name, p.end()
 }
+
+const kindSample = 'z'
+
+// Sample is a place for what was measured of the daemon. There are as many as are kept, and they are used again.
+func Sample(place uint64) []byte     { return numberKey(kindSample, place) }
+func SampleRange() (from, to []byte) { return under([]byte{kindSample}) }

@@ -130,6 +130,8 @@ var kinds = []struct {
 		func(_, _, _ string, _ uint64, _ int64) [][2][]byte { return two(store.WatchedHostRange()) }},
 	{"Interests", func(a, _, _ string, _ uint64, _ int64, _ [32]byte) []byte { return store.Interests(a) },
 		func(_, _, _ string, _ uint64, _ int64) [][2][]byte { return two(store.InterestsRange()) }},
+	{"Sample", func(_, _, _ string, id uint64, _ int64, _ [32]byte) []byte { return store.Sample(id) },
+		func(_, _, _ string, _ uint64, _ int64) [][2][]byte { return two(store.SampleRange()) }},
 	{"SeenLog", func(a, _, _ string, _ uint64, _ int64, _ [32]byte) []byte { return store.SeenLog(a) },
 		func(_, _, _ string, _ uint64, _ int64) [][2][]byte { return two(store.SeenLogRange()) }},
 }
@@ -229,7 +231,7 @@ func TestKeysOneEach(t *testing.T) {
 		"Meta": 1, "ReplicaRow": 1, "ReplicaByName": 3, "Record": 2, "EnvelopeSeq": 2, "TreeTile": 2, "Snapshot": 1, "Nonce": 1,
 		"JoinRequest": 2, "MemberRoom": 2, "Archive": 2, "Statement": 1, "StatementByRoom": 3, "Attestation": 1,
 		"AttestationByRoom": 3, "Evidence": 1, "EvidenceByRoom": 3, "Host": 1, "HostRoom": 2, "Branch": 2, "Binding": 3,
-		"Pack": 1, "Policy": 1, "TreeNode": 2, "Content": 2, "RoomCheckpoint": 1, "LogEntry": 2, "LogTile": 2, "LogIndex": 2, "SeenLog": 1,
+		"Pack": 1, "Policy": 1, "Sample": 1, "TreeNode": 2, "Content": 2, "RoomCheckpoint": 1, "LogEntry": 2, "LogTile": 2, "LogIndex": 2, "SeenLog": 1,
 		"Withheld": 2, "Sealed": 2, "Cosigned": 1,
 		"TailHead": 1, "TailTile": 3, "TailIndex": 2, "Claim": 3,
 		"Webhook": 1, "WebhookQueue": 2, "WatchedRoom": 1, "WatchedHost": 1, "Interests": 1,

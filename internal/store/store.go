@@ -212,21 +212,17 @@ func (s *Store) leave() {
 
 // Stats describe a store at a moment.
 type Stats struct {
-	LSMBytes      int64  // of tables and their logs on the disk; refreshed by the engine about once a minute
-	ValueLogBytes int64  // of the value log on the disk, likewise
-	Commits       uint64 // batches written since Open
-	Groups        uint64 // transactions, each with one fsync, that carried them
-	Waiting       int    // batches submitted and not answered
-	LastError     error  // the last failure of a commit that was not a failed Expect or Check; nil if none
-	FreeBytes     uint64 // on the disk; 0 if unknown
+	Commits   uint64 // batches written since Open
+	Groups    uint64 // transactions, each with one fsync, that carried them
+	Waiting   int    // batches submitted and not answered
+	LastError error  // the last failure of a commit that was not a failed Expect or Check; nil if none
+	FreeBytes uint64 // on the disk; 0 if unknown
 }
 
-// Stats returns the present numbers. After Close, sizes and free space are zero.
+// Stats returns the present numbers. After Close, the free space is zero.
 func (s *Store) Stats() Stats {
-	var lsm, vlog int64
 	var free uint64
 	if s.enter() {
-		lsm, vlog = s.db.Size()
 		if n, err := s.free(); err == nil {
 			free = n
 		}
@@ -235,7 +231,7 @@ func (s *Store) Stats() Stats {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	st := s.counts
-	st.LSMBytes, st.ValueLogBytes, st.FreeBytes = lsm, vlog, free
+	st.FreeBytes = free
 	st.Waiting = len(s.queue) + s.inFlight
 	return st
 }

@@ -313,3 +313,35 @@ func TestInterruptedRestore(t *testing.T) {
 		}
 	}
 }
+
+// What a folder takes is what its files have been given, not how long they look.
+func TestAllocated(t *testing.T) {
+	dir := t.TempDir()
+	if _, err := store.Allocated(filepath.Join(dir, "none")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("a folder that there is not: %v", err)
+	}
+	empty, err := store.Allocated(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(filepath.Join(dir, "sub"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	sparse := filepath.Join(dir, "sub", "sparse")
+	if err := os.WriteFile(sparse, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(sparse, 1<<30); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "full"), bytes.Repeat([]byte("x"), 1<<20), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink("/", filepath.Join(dir, "sub", "elsewhere")); err != nil {
+		t.Fatal(err)
+	}
+	n, err := store.Allocated(dir)
+	if n -= empty; err != nil || n < 1<<20 || n > 2<<20 {
+		t.Errorf("%d bytes, %v; want about 1 MiB", n, err)
+	}
+}

@@ -19,6 +19,8 @@ type Served struct {
 	Manifest []byte // nil: there is none
 	Bundle   []byte // nil: it is not given out
 	Signed   []byte // what /v1/witness/statements lists
+
+	SignedMore [][]byte // its further pages
 }
 
 // Room is a room in the way of most: two who talk. It has ended when over is true.
@@ -92,7 +94,13 @@ func (s *Served) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case strings.HasSuffix(path, "/archive"):
 		body = s.Manifest
 	case strings.HasSuffix(path, "/v1/witness/statements"):
-		body = s.Signed
+		page, _ := strconv.Atoi(r.URL.Query().Get("cursor"))
+		if body = s.Signed; page > 0 && page <= len(s.SignedMore) {
+			body = s.SignedMore[page-1]
+		}
+		if page < len(s.SignedMore) { // absolute, as hosts write it: a reader may have come by another name
+			w.Header().Set("Link", fmt.Sprintf(`<https://host.example%s?cursor=%d>; rel="next"`, path, page+1))
+		}
 	case strings.HasSuffix(path, "/v1/witness/attestations"):
 		body = []byte("[]")
 	case strings.HasSuffix(path, "/v1/rooms/"+RoomID):

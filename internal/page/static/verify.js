@@ -11,6 +11,7 @@
   const source = document.getElementById('verify-words');
   if (!box || !button || !bar || !result || !source || !window.Worker || !window.WebAssembly) return;
   const words = JSON.parse(source.textContent);
+  const most = 20; // lines of one list
   const number = new Intl.NumberFormat(document.documentElement.lang);
   let worker = null, began = 0, shown = 0;
 
@@ -89,14 +90,14 @@
     fact(dl, 'fact-manifest', word('manifest-' + r.manifest));
     if (r.signed) {
       const agree = r.signed.filter(s => s.agrees).length;
-      fact(dl, 'fact-signed', word('signed', number.format(agree), number.format(r.signed.length)));
+      fact(dl, 'fact-signed', word(r.more_signed ? 'signed-first' : 'signed', number.format(agree), number.format(r.signed.length)));
     }
     if (r.archive_root) fact(dl, 'fact-root', code(r.archive_root));
     if (r.last_hash) fact(dl, 'fact-last', code(r.last_hash));
     fact(dl, 'fact-time', word('seconds', number.format(Math.round((performance.now() - began) / 100) / 10)));
     result.append(dl);
     const apart = (r.signed || []).filter(s => !s.agrees && !s.forged);
-    if (apart.length) result.append(make('p', word('signed-apart')), list(apart.map(s => s.signer + ': ' + s.reason), 'found'));
+    if (apart.length) result.append(make('p', word('signed-apart')), list(apart.slice(0, most).map(s => s.signer + ': ' + s.reason), 'found'));
     result.append(make('p', word('trust'), 'meta'));
   }
 

@@ -169,9 +169,10 @@ func start(t *testing.T, s http.Handler) string {
 // What the browser finds is what the command line finds, to the letter: for an honest host, and for every way to be a bad one.
 func TestSameAsNative(t *testing.T) {
 	type room struct {
-		name string
-		url  string
-		said *inspect.Said
+		name  string
+		url   string
+		said  *inspect.Said
+		pages int // of what is signed
 	}
 	var rooms []room
 	add := func(name string, b *inspecttest.Builder, spoil func(*inspecttest.Served)) {
@@ -179,7 +180,7 @@ func TestSameAsNative(t *testing.T) {
 		if spoil != nil {
 			spoil(s)
 		}
-		rooms = append(rooms, room{name, start(t, s), &inspect.Said{Records: sum.Count, LastHash: sum.LastHash, Root: adp.Encode(sum.Root[:]), Verdict: "verified"}})
+		rooms = append(rooms, room{name, start(t, s), &inspect.Said{Records: sum.Count, LastHash: sum.LastHash, Root: adp.Encode(sum.Root[:]), Verdict: "verified"}, 1 + len(s.SignedMore)})
 	}
 	add("honest and over", inspecttest.Room(300, true), nil)
 	add("honest and live", inspecttest.Room(1100, false), nil)
@@ -189,6 +190,14 @@ func TestSameAsNative(t *testing.T) {
 	})
 	add("something is signed by nobody", signed, func(s *inspecttest.Served) {
 		s.Signed = slices.Concat([]byte("["), bytes.Replace(signed.Announce(3, nil), []byte("host.example"), []byte("evil.example"), 1), []byte("]"))
+	})
+	add("signed, on several pages", signed, func(s *inspecttest.Served) {
+		s.Signed = slices.Concat([]byte("["), signed.Announce(3, nil), []byte("]"))
+		s.SignedMore = [][]byte{slices.Concat([]byte("["), signed.Announce(4, nil), []byte("]")), slices.Concat([]byte("["), signed.Announce(5, nil), []byte("]"))}
+	})
+	add("signed by nobody, on the last page", signed, func(s *inspecttest.Served) {
+		s.Signed = slices.Concat([]byte("["), signed.Announce(3, nil), []byte("]"))
+		s.SignedMore = [][]byte{slices.Concat([]byte("["), bytes.Replace(signed.Announce(4, nil), []byte("host.example"), []byte("evil.example"), 1), []byte("]"))}
 	})
 	for _, name := range slices.Sorted(maps.Keys(inspecttest.Faults)) {
 		f := inspecttest.Faults[name]
@@ -211,12 +220,14 @@ func TestSameAsNative(t *testing.T) {
 		if err := in.Archive(t.Context(), served{url}, inspecttest.RoomID); err != nil {
 			t.Fatal(err)
 		}
-		list, err := served{r.url}.json("/v1/witness/statements")
-		if err != nil {
-			t.Fatal(err)
-		}
-		for v := range list.Elements() {
-			in.CheckSigned(v)
+		for page := range r.pages {
+			list, err := served{r.url}.json(fmt.Sprintf("/v1/witness/statements?cursor=%d", page))
+			if err != nil {
+				t.Fatal(err)
+			}
+			for v := range list.Elements() {
+				in.CheckSigned(v)
+			}
 		}
 		want, err := json.Marshal(in.Report())
 		if err != nil {
@@ -227,9 +238,12 @@ func TestSameAsNative(t *testing.T) {
 			t.Errorf("%s:\n  browser %s\n  native  %s", r.name, a.Report, want)
 		}
 		rep := in.Report()
-		honest := strings.HasPrefix(r.name, "honest") || r.name == "signed"
+		honest := strings.HasPrefix(r.name, "honest") || r.name == "signed" || r.name == "signed, on several pages"
 		if honest != (rep.Verdict == "verified" && rep.Untrue == nil) {
 			t.Errorf("%s: %s", r.name, want)
+		}
+		if r.pages > 1 && len(rep.Signed) != r.pages {
+			t.Errorf("%s: %d signed on %d pages", r.name, len(rep.Signed), r.pages)
 		}
 		if rep.Records > 100 && a.Told < 2 {
 			t.Errorf("%s: progress was told %d times", r.name, a.Told)
@@ -241,6 +255,39 @@ func equal(a, b any) bool {
 	x, err1 := json.Marshal(a)
 	y, err2 := json.Marshal(b)
 	return err1 == nil && err2 == nil && bytes.Equal(x, y)
+}
+
+// A list of what is signed that does not end is looked at up to a bound, and the report says that there is more; one that leads nowhere is no list.
+func TestBoundsOfSigned(t *testing.T) {
+	b := inspecttest.Room(4, true)
+	whole := b.Serve()
+	page := slices.Concat([]byte("["), b.Announce(3, nil), bytes.Repeat(slices.Concat([]byte(","), b.Announce(4, nil)), 199), []byte("]"))
+	lists := func(next func(cursor int) int) string {
+		return start(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if !strings.Contains(r.URL.Path, "/v1/witness/") {
+				whole.ServeHTTP(w, r)
+				return
+			}
+			cursor, _ := strconv.Atoi(r.URL.Query().Get("cursor"))
+			w.Header().Set("Link", fmt.Sprintf(`<%s?cursor=%d>; rel="next"`, r.URL.Path, next(cursor)))
+			_, _ = w.Write(page)
+		}))
+	}
+	endless, circle := lists(func(n int) int { return n + 1 }), lists(func(int) int { return 1 })
+	request := func(url string) map[string]any {
+		return map[string]any{"room": url + "/v1/rooms/" + inspecttest.RoomID, "id": inspecttest.RoomID, "signed": []string{url + "/v1/witness/statements?room_id=x"}}
+	}
+	all := work(t, []map[string]any{request(endless), request(circle)})
+	var rep inspect.Report
+	if err := json.Unmarshal(all[0].Report, &rep); err != nil {
+		t.Fatalf("%v: %s", err, all[0].Error)
+	}
+	if len(rep.Signed) != 2000 || !rep.MoreSigned || rep.Untrue != nil {
+		t.Errorf("endless: %d signed, more %v, %q", len(rep.Signed), rep.MoreSigned, rep.Untrue)
+	}
+	if all[1].Report != nil || !strings.Contains(all[1].Error, "leads nowhere") {
+		t.Errorf("a circle: %s %q", all[1].Report, all[1].Error)
+	}
 }
 
 // A daemon that does not answer, or answers with something else, leaves no verdict: the reader is told that nothing was checked.

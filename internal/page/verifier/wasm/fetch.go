@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/url"
 	"syscall/js"
 
 	"github.com/witan-adp/witan/adp"
@@ -20,7 +21,7 @@ const maxAnswer = 32 << 20
 type place struct{ url, id string }
 
 func (p place) Resource(context.Context) (*inspect.Resource, error) {
-	v, err := getJSON(p.url)
+	v, _, err := getJSON(p.url)
 	if err != nil {
 		return nil, err
 	}
@@ -28,7 +29,7 @@ func (p place) Resource(context.Context) (*inspect.Resource, error) {
 }
 
 func (p place) Manifest(context.Context) ([]byte, error) {
-	v, err := getJSON(p.url + "/archive")
+	v, _, err := getJSON(p.url + "/archive")
 	var r refusal
 	if errors.As(err, &r) && (r.status == 404 || r.code == string(adp.RoomNotActive)) {
 		return nil, nil
@@ -37,7 +38,7 @@ func (p place) Manifest(context.Context) ([]byte, error) {
 }
 
 func (p place) Records(_ context.Context, after int64, limit int) ([]adp.Value, error) {
-	v, err := getJSON(fmt.Sprintf("%s/events?after_seq=%d&limit=%d", p.url, after, limit))
+	v, _, err := getJSON(fmt.Sprintf("%s/events?after_seq=%d&limit=%d", p.url, after, limit))
 	if err != nil {
 		return nil, err
 	}
@@ -76,24 +77,65 @@ func (r refusal) Error() string {
 	return fmt.Sprintf("%s: %s (status %d)", r.code, r.message, r.status)
 }
 
-func getJSON(url string) (adp.Value, error) {
+// getJSON reads what stands at a URL, and the address of the next page if it is a list.
+func getJSON(url string) (v adp.Value, next string, err error) {
 	b, err := open(url)
 	if err != nil {
-		return adp.Value{}, err
+		return v, "", err
 	}
 	defer b.Close()
 	text, err := io.ReadAll(io.LimitReader(b, maxAnswer+1))
 	if err != nil {
-		return adp.Value{}, err
+		return v, "", err
 	}
 	if len(text) > maxAnswer {
-		return adp.Value{}, fmt.Errorf("%s answers with more than %d bytes", url, maxAnswer)
+		return v, "", fmt.Errorf("%s answers with more than %d bytes", url, maxAnswer)
 	}
-	v, err := adp.ScanDepth(text, adp.RecordDepth+24)
+	if v, err = adp.ScanDepth(text, adp.RecordDepth+24); err != nil {
+		return v, "", fmt.Errorf("the answer of %s is %w", url, err)
+	}
+	return v, adp.NextPage(b.link), nil
+}
+
+// list goes through a list, page after page, up to a limit, and tells whether there is more. The next page is asked for where the first was: the
+// daemon writes its own name into links, and the reader may have come by another one.
+func list(address string, limit int, each func(adp.Value)) (more bool, err error) {
+	first, err := url.Parse(address)
 	if err != nil {
-		return adp.Value{}, fmt.Errorf("the answer of %s is %w", url, err)
+		return false, err
 	}
-	return v, nil
+	q := first.Query()
+	for n, before := 0, ""; ; {
+		v, next, err := getJSON(address)
+		if err != nil {
+			return false, err
+		}
+		if v.Kind() != adp.Array {
+			return false, fmt.Errorf("%s answers %s where a list belongs", address, v.Kind())
+		}
+		for e := range v.Elements() {
+			if n == limit {
+				return true, nil
+			}
+			each(e)
+			n++
+		}
+		if next == "" {
+			return false, nil
+		}
+		to, err := url.Parse(next)
+		if err != nil {
+			return false, fmt.Errorf("the next page of %s: %w", address, err)
+		}
+		cursor := to.Query().Get("cursor")
+		if cursor == "" || cursor == before || v.Len() == 0 {
+			return false, fmt.Errorf("the list %s leads nowhere: its next page is %.200q", address, next)
+		}
+		before = cursor
+		q.Set("cursor", cursor)
+		first.RawQuery = q.Encode()
+		address = first.String()
+	}
 }
 
 // open begins to read what stands at a URL.
@@ -103,6 +145,9 @@ func open(url string) (*body, error) {
 		return nil, fmt.Errorf("%s cannot be read: %w", url, err)
 	}
 	b := &body{url: url}
+	if link := r.Get("headers").Call("get", "Link"); link.Type() == js.TypeString {
+		b.link = link.String()
+	}
 	if stream := r.Get("body"); stream.Truthy() {
 		b.reader = stream.Call("getReader")
 	}
@@ -124,6 +169,7 @@ func open(url string) (*body, error) {
 // body is the body of an answer, chunk by chunk.
 type body struct {
 	url    string
+	link   string   // the header Link, which leads to the next page of a list
 	reader js.Value // a ReadableStreamDefaultReader; undefined when there is no body
 	chunk  js.Value // what is left of the last one
 	at, n  int
