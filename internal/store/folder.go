@@ -8,13 +8,15 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 )
 
 // lockName is the file that carries the lock of a store's folder. The file stays; the lock goes with the process.
 const lockName = "store.lock"
 
-// lockFolder creates the folder if it is absent and takes its exclusive lock. The lock is dropped when the file is closed.
+// lockFolder creates the folder if it is absent and takes its exclusive lock, which lasts until unlockFolder or the
+// end of the process.
 func lockFolder(dir string) (*os.File, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("store: create the folder: %w", err)
@@ -41,6 +43,15 @@ func lockFolder(dir string) (*os.File, error) {
 	}
 	return f, nil
 }
+
+// unlockFolder drops the lock. To close the file would not do: a child process that is being started holds its
+// descriptors, and with them the lock, until it runs its own program.
+func unlockFolder(f *os.File) error {
+	return errors.Join(syscall.Flock(int(f.Fd()), syscall.LOCK_UN), f.Close())
+}
+
+// unclosed are the locks of engines that could not be closed: they still have the folder, as long as the process lives.
+var unclosed sync.Map // *os.File → nothing
 
 // writePID leaves the process number for the message that another process shows.
 func writePID(f *os.File) error {

@@ -99,7 +99,7 @@ func Open(o Options) (*Store, error) {
 	}
 	if err := s.open(o); err != nil {
 		if s.lock != nil {
-			_ = s.lock.Close()
+			_ = unlockFolder(s.lock)
 		}
 		return nil, err
 	}
@@ -161,8 +161,12 @@ func (s *Store) close() error {
 	}
 	s.mu.Unlock()
 	err := s.closeEngine()
-	if s.lock != nil {
-		err = errors.Join(err, s.lock.Close())
+	switch {
+	case s.lock == nil:
+	case err == nil:
+		err = unlockFolder(s.lock)
+	default:
+		unclosed.Store(s.lock, nil)
 	}
 	if err != nil {
 		return fmt.Errorf("store: close %s: %w", s.dir, err)

@@ -8,8 +8,10 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 
 	"github.com/witan-adp/witan/internal/store"
@@ -130,6 +132,42 @@ func TestLocked(t *testing.T) {
 		t.Fatal(err)
 	}
 	mustHave(t, mustOpen(t, store.Options{Dir: dir}), "a", true)
+}
+
+// A child process that is being started has a copy of every descriptor until it runs its
+// own program. A store that was closed meanwhile can be opened all the same.
+func TestLockIsNotInherited(t *testing.T) {
+	dir := t.TempDir()
+	s := mustOpen(t, store.Options{Dir: dir})
+	open, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Skip("the open files of a process are not to be seen here")
+	}
+	copies := 0
+	for _, e := range open {
+		if at, err := os.Readlink("/proc/self/fd/" + e.Name()); err != nil || !strings.HasPrefix(at, dir) {
+			continue
+		}
+		fd, err := strconv.Atoi(e.Name())
+		if err != nil {
+			t.Fatal(err)
+		}
+		copied, err := syscall.Dup(fd)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer syscall.Close(copied)
+		copies++
+	}
+	if copies == 0 {
+		t.Fatal("the store holds no file open")
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := mustOpen(t, store.Options{Dir: dir}).Close(); err != nil {
+		t.Fatal(err)
+	}
 }
 
 func TestOpenFolderThatCannotBe(t *testing.T) {

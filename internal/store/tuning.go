@@ -48,6 +48,7 @@ func engineOptions(o Options, log *engineLog) badger.Options {
 	}
 	return badger.DefaultOptions(o.Dir).
 		WithInMemory(o.InMemory).
+		WithBypassLockGuard(true). // the folder has a lock of ours, see folder.go
 		WithLogger(log).
 		WithSyncWrites(true).
 		WithDetectConflicts(false). // one writer: nothing can conflict
