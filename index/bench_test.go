@@ -157,6 +157,26 @@ func BenchmarkIndex(b *testing.B) {
 			for _, q := range benchQueries {
 				b.Run(q.name, func(b *testing.B) { benchRun(b, x, q.query) })
 			}
+			facets := url.Values{"facets": {"status,host,language,tag"}, "limit": {"1"}}
+			for name, between := range map[string]func(){
+				"facets, first": func() { x.counted = countedList{} },
+				"facets, 100 changes between": func() {
+					for i := range 100 {
+						x.Put(benchDoc(i * 7919 % n))
+					}
+				},
+			} {
+				b.Run(name, func(b *testing.B) {
+					for b.Loop() {
+						b.StopTimer()
+						between()
+						b.StartTimer()
+						if _, err := x.Rooms(context.Background(), facets); err != nil {
+							b.Fatal(err)
+						}
+					}
+				})
+			}
 			for _, query := range []string{"", "status=ended&language=en", "sort=start"} {
 				query := deep(b, x, query)
 				b.Run("deep page", func(b *testing.B) { benchRun(b, x, query) })

@@ -9,10 +9,11 @@ import (
 // Index is safe for concurrent use. Queries work on a snapshot and hold no lock
 // while they look.
 type Index struct {
-	opts   Options
-	rows   table
-	held   snapshots
-	search searcher
+	opts    Options
+	rows    table
+	held    snapshots
+	counted countedList
+	search  searcher
 }
 
 // New makes an empty index. It panics when Options lacks Cursors, Own or Now.

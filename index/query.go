@@ -1,6 +1,7 @@
 package index
 
 import (
+	"maps"
 	"math"
 	"net/url"
 	"slices"
@@ -43,6 +44,7 @@ type filter struct {
 	limit int
 	from  *cursor // after what the page begins
 	list  string  // kind of the cursors: the same for all pages of one list
+	same  string  // what is the same for all queries that find the same rooms
 	kept  url.Values
 }
 
@@ -205,6 +207,9 @@ func (f *filter) common(p *params) {
 // page reads limit and cursor, which are not part of what makes the list.
 func (f *filter) page(p *params, cursors *web.Cursors, list string, def, max int) (*filter, error) {
 	f.list = list + "?" + p.kept.Encode()
+	found := maps.Clone(p.kept)
+	found.Del("sort")
+	f.same = found.Encode()
 	p.text("limit")
 	sealed, continued := p.text("cursor")
 	if p.err != nil {

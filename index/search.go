@@ -177,19 +177,24 @@ const (
 	flushBytes = 8 << 20
 	gather     = 200 * time.Millisecond
 	retryAfter = 10 * time.Second
+	tidyEvery  = time.Minute
 )
 
-// Run writes changed words to the text store until ctx ends.
+// Run writes changed words to the text store, and lets go of what is only kept for a
+// while, until ctx ends.
 func (x *Index) Run(ctx context.Context) error {
 	s := &x.search
-	if s.store == nil {
-		<-ctx.Done()
-		return nil
-	}
+	tidy := time.NewTicker(tidyEvery)
+	defer tidy.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
+		case <-tidy.C:
+			now := x.opts.Now()
+			x.held.tidy(now)
+			x.counted.tidy(now)
+			continue
 		case <-s.wake:
 		}
 		pause := gather

@@ -57,6 +57,13 @@ func (s *snapshots) get(version uint64, now int64) *view {
 	return nil
 }
 
+// tidy lets go of what nobody asked for, for as long as it is kept.
+func (s *snapshots) tidy(now int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.drop(now)
+}
+
 // drop needs mu.
 func (s *snapshots) drop(now int64) {
 	s.list = slices.DeleteFunc(s.list, func(h *heldView) bool { return now-h.used > snapshotAge })
