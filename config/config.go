@@ -102,6 +102,9 @@ type Limits struct {
 	RequestsPerSecond float64 `toml:"requests_per_second"`
 	RequestsBurst     int     `toml:"requests_burst"`
 	StreamsPerAddress int     `toml:"streams_per_address"`
+
+	Connections           int `toml:"connections"`
+	ConnectionsPerAddress int `toml:"connections_per_address"`
 }
 
 // Mirror is the role that follows other hosts.

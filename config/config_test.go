@@ -336,6 +336,8 @@ func TestValidate(t *testing.T) {
 		{"limits.requests_per_second", func(c *Config) { c.Limits.RequestsPerSecond = math.NaN() }},
 		{"limits.requests_burst", func(c *Config) { c.Limits.RequestsBurst = 0 }},
 		{"limits.streams_per_address", func(c *Config) { c.Limits.StreamsPerAddress = 0 }},
+		{"limits.connections", func(c *Config) { c.Limits.Connections = 0 }},
+		{"limits.connections_per_address", func(c *Config) { c.Limits.ConnectionsPerAddress = 0 }},
 		{"mirror.poll_min", func(c *Config) { c.Mirror.PollMin = c.Mirror.PollMax + 1 }},
 		{"mirror.backoff_min", func(c *Config) { c.Mirror.BackoffMin = c.Mirror.BackoffMax + 1 }},
 		{"mirror.requests_per_second", func(c *Config) { c.Mirror.RequestsPerSecond = math.Inf(1) }},

@@ -23,7 +23,8 @@ func Default() Config {
 		// ADP §21
 		Limits: Limits{MessagePerMinute: 5, SignalPerMinute: 60, ControlPerMinute: 10, PayloadBytes: 64 * KiB, PayloadBytesCeiling: 256 * KiB, Mentions: 32,
 			SchemaBytes: 16 * KiB, TypesPerRoom: 64, RoomMinMs: 600_000, RoomMaxMs: 604_800_000, SpeakersPerRoom: 100, ObserversPerRoom: 1000,
-			BodyBytes: 512 * KiB, RequestsPerSecond: 500, RequestsBurst: 2000, StreamsPerAddress: 256},
+			BodyBytes: 512 * KiB, RequestsPerSecond: 500, RequestsBurst: 2000, StreamsPerAddress: 256,
+			Connections: 16384, ConnectionsPerAddress: 1024},
 		Mirror: Mirror{PollMin: Duration(time.Second), PollMax: Duration(time.Minute), ConcurrencyPerHost: 4, RequestsPerSecond: 20,
 			BackoffMin: Duration(time.Minute), BackoffMax: Duration(168 * time.Hour), RoomsPerHost: 100_000, RecordsPerRoom: 10_000_000, Withheld: WithheldSeal},
 		Witness: Witness{Enabled: true},

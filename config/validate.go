@@ -130,6 +130,8 @@ func (c *Limits) validate(p *problems) {
 	rate(p, "limits.requests_per_second", c.RequestsPerSecond)
 	atLeast(p, "limits.requests_burst", c.RequestsBurst, 1)
 	atLeast(p, "limits.streams_per_address", c.StreamsPerAddress, 1)
+	atLeast(p, "limits.connections", c.Connections, 1)
+	atLeast(p, "limits.connections_per_address", c.ConnectionsPerAddress, 1)
 }
 
 func (c *Mirror) validate(p *problems) {

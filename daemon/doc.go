@@ -120,6 +120,11 @@ func Run(ctx context.Context, cfg config.Config, edges Edges) (err error) {
 // end, requests drain, roles end. The store is closed by the caller.
 func (d *daemon) run(ctx context.Context, ln net.Listener, newKey bool) error {
 	defer d.close()
+	admin, err := d.listenAdmin() // before the roles make files: for a moment the process has another umask
+	if err != nil {
+		return err
+	}
+	defer admin.Close()
 	// roles outlive the HTTP server: what it is still answering needs them
 	roles, stopRoles := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopRoles()
@@ -130,11 +135,8 @@ func (d *daemon) run(ctx context.Context, ln net.Listener, newKey bool) error {
 	for _, run := range d.runners() {
 		group.Go(func() error { return run(failed) })
 	}
-	admin, err := d.listenAdmin()
-	if err != nil {
-		stopRoles()
-		return errors.Join(err, group.Wait())
-	}
+	ln = web.Connections{All: min(d.cfg.Limits.Connections, openFiles()/2), PerAddress: d.cfg.Limits.ConnectionsPerAddress,
+		Trusted: d.cfg.TrustedProxies, Registerer: d.metrics}.Listen(ln)
 	servers := []*http.Server{web.NewServer(d.handler(), d.log), web.NewServer(d.adminMux(), d.log)}
 	for i, l := range []net.Listener{ln, admin} {
 		s := servers[i]
