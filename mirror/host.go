@@ -37,6 +37,8 @@ type hostRow struct {
 	Since    int64  `json:"since"`
 	Reason   string `json:"reason,omitempty"`
 	NextTry  int64  `json:"next_try,omitempty"`
+	Failures int    `json:"failures,omitempty"` // looks in a row
+	Held     int64  `json:"held,omitempty"`     // Unix ms until which the host asked not to be asked
 	Paused   bool   `json:"paused,omitempty"`
 	SyncedAt int64  `json:"synced_at,omitempty"`
 	API      string `json:"api,omitempty"` // as its discovery document says
@@ -95,6 +97,7 @@ type host struct {
 	streaming  int               // live streams
 	streams    context.Context   // of them; nil when there were none since the last pause
 	endStreams context.CancelFunc
+	streamHeld int64  // Unix ms until which the host asked not to be asked for streams
 	crowd      bool   // it lists more rooms than are followed, so that some that are held may be missing
 	note       string // what is odd without being a failure
 }
@@ -104,7 +107,8 @@ func (m *Mirror) newHost(row hostRow) *host {
 	h := &host{m: m, origin: row.Origin, limiter: rate.NewLimiter(rate.Limit(m.o.RequestsPerSecond), burst), row: row,
 		slots: make(chan struct{}, m.o.ConcurrencyPerHost), wake: make(chan struct{}, 1), stir: make(chan struct{}, 1), look: make(chan struct{}, 1), signed: make(chan struct{}, 1), turned: make(chan struct{}, 1),
 		complaints: rate.NewLimiter(rate.Every(time.Minute), 20),
-		rooms:      map[string]*roomView{}, restricted: map[string]string{}, quiet: m.o.PollMin}
+		rooms:      map[string]*roomView{}, restricted: map[string]string{}, quiet: m.o.PollMin,
+		failures: row.Failures, held: min(row.Held, m.o.Now()+m.o.BackoffMax.Milliseconds())}
 	for _, r := range m.o.Replicas.Of(row.Origin) {
 		v := h.rooms[r.RoomID]
 		if v == nil {
@@ -340,12 +344,12 @@ func (h *host) pace(news bool, err error) time.Duration {
 	h.heard = 0 // it may come back without its peers
 	h.mu.Unlock()
 	h.discovered, h.keysDue = 0, 0 // the host may have become another one
-	if h.failures <= 2 {
+	if h.failures <= 2 && h.heldFor() <= o.PollMax {
 		h.m.log.Debug("a look at a host failed", "origin", h.origin, "error", err)
 		return max(jitter(o.PollMin), h.heldFor())
 	}
 	wait := o.BackoffMax
-	if n := h.failures - 3; n < 32 && o.BackoffMin<<n>>n == o.BackoffMin {
+	if n := max(0, h.failures-3); n < 32 && o.BackoffMin<<n>>n == o.BackoffMin {
 		wait = min(o.BackoffMin<<n, o.BackoffMax)
 	}
 	wait = max(jitter(wait), h.heldFor())
@@ -379,7 +383,10 @@ func (h *host) enter(state, reason string, nextTry int64) {
 		if row.State != state {
 			row.Since = h.m.o.Now()
 		}
-		row.State, row.Reason, row.NextTry = state, reason, nextTry
+		row.State, row.Reason, row.NextTry, row.Failures, row.Held = state, reason, nextTry, h.failures, 0
+		if nextTry > 0 {
+			row.Held = h.held
+		}
 	})
 	if err != nil {
 		h.m.log.Error("the state of a host was not stored", "origin", h.origin, "error", err)

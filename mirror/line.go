@@ -294,7 +294,7 @@ func (h *host) finish(v *roomView, l listedRoom, err error) {
 		if err != nil {
 			h.m.log.Error("a room was not stored", "origin", h.origin, "room", v.id, "error", err)
 		}
-	case was == "":
+	case was == "" && !(stuck && r != nil): // its change of state was logged
 		h.complain(v.id, r != nil, err)
 	}
 	if r != nil && failures == 3 && !stuck && !isLocal(err) { // not for a hiccup

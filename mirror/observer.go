@@ -49,7 +49,7 @@ func (h *host) canObserve() bool {
 // wantsStream tells whether a room that the host and we agree on should be followed
 // live from now on, and takes a place for it. h.mu is held.
 func (h *host) wantsStream(v *roomView, l listedRoom, now int64) bool {
-	if !h.canObserve() || h.live == nil || v.streaming || v.r == nil || l.status != string(room.Active) || now < v.streamAt ||
+	if !h.canObserve() || h.live == nil || v.streaming || v.r == nil || l.status != string(room.Active) || now < max(v.streamAt, h.streamHeld) ||
 		h.row.Seats[v.id] == seatOut || h.streaming >= maxStreams {
 		return false
 	}
@@ -251,7 +251,18 @@ func (h *host) post(ctx context.Context, url string, body []byte) error {
 	if err != nil {
 		return err
 	}
+	h.holdStreams(resp.Status, resp.Header)
 	return h.refusal(http.MethodPost, url, resp.Status, resp.Body)
+}
+
+// holdStreams keeps a Retry-After of a host that has no more seats or streams to give.
+// Polling goes on: the look at the list tells whether all of it wants to be left alone.
+func (h *host) holdStreams(status int, header http.Header) {
+	if d := h.retryAfter(status, header); d > 0 {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		h.streamHeld = max(h.streamHeld, h.m.o.Now()+d.Milliseconds())
+	}
 }
 
 // catchUp reads what the host has behind what we hold.
@@ -302,6 +313,7 @@ func (h *host) stream(ctx context.Context, v *roomView) error {
 	}
 	defer s.Close()
 	if s.Status != http.StatusOK {
+		h.holdStreams(s.Status, s.Header)
 		body, err := io.ReadAll(io.LimitReader(s, 64<<10))
 		if err != nil {
 			return err

@@ -177,7 +177,7 @@ func (m *Mirror) retry(origin, roomID string) error {
 // reset forgets every wait.
 func (h *host) reset() {
 	h.mu.Lock()
-	h.held, h.heard, h.viaListed = 0, 0, 0 // until the relay brings news again, polling does
+	h.held, h.heard, h.viaListed, h.streamHeld = 0, 0, 0, 0 // until the relay brings news again, polling does
 	for _, v := range h.rooms {
 		v.unsigned = ""
 		v.streamAt, v.streamFails = 0, 0

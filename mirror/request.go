@@ -81,12 +81,19 @@ func (h *host) get(ctx context.Context, url string, maxBytes int64, contentType 
 	if resp.Status/100 == 2 {
 		return resp, nil
 	}
-	if resp.Status == http.StatusTooManyRequests || resp.Status == http.StatusServiceUnavailable {
-		if d, ok := fetch.RetryAfter(resp.Header, time.Now(), h.m.o.BackoffMax); ok {
-			h.hold(d)
-		}
+	if d := h.retryAfter(resp.Status, resp.Header); d > 0 {
+		h.hold(d)
 	}
 	return nil, h.refusal(http.MethodGet, url, resp.Status, resp.Body)
+}
+
+// retryAfter is how long a host that refuses asks to be left alone, within the cap.
+func (h *host) retryAfter(status int, header http.Header) time.Duration {
+	if status != http.StatusTooManyRequests && status != http.StatusServiceUnavailable {
+		return 0
+	}
+	d, _ := fetch.RetryAfter(header, time.Now(), h.m.o.BackoffMax)
+	return d
 }
 
 // refusal is the error of an answer, nil for one of 2xx.

@@ -78,14 +78,16 @@ func (m *Mirror) Report(origin string) []HostReport {
 
 func (m *Mirror) report(origin string, h *host, held []*replica.Replica, whole bool) HostReport {
 	out := HostReport{HostStatus: HostStatus{Origin: origin, State: Removed, Equivocated: m.equivocated(origin)}, Verdicts: map[string]int64{}, States: map[string]int64{}}
-	listed, problems := map[string]int64{}, map[string]string{}
+	listed, problems := map[*replica.Replica]int64{}, map[string]string{}
 	untried := int64(0)
 	if h != nil {
 		out.HostStatus = h.status()
 		h.mu.Lock()
 		out.Bytes = h.row.PackBytes
 		for id, v := range h.rooms {
-			listed[id] = v.listed
+			if v.r != nil {
+				listed[v.r] = v.listed
+			}
 			if reason := v.trouble(h); reason != "" {
 				problems[id] = reason
 			}
@@ -100,9 +102,7 @@ func (m *Mirror) report(origin string, h *host, held []*replica.Replica, whole b
 		state, reason := m.Standing(r)
 		s := RoomStatus{RoomID: r.RoomID, URL: m.RoomURL(origin, r.RoomID), State: state, Verdict: row.EffectiveVerdict(), Reason: reason, Seq: row.Seq, Bytes: row.Bytes,
 			Violations: row.Violations, Unverifiable: row.Unverifiable, Withheld: row.Withheld, Dropped: row.Dropped, At: row.At, SyncedAt: r.SyncedAt.Load(), Held: true}
-		if served, ok := m.o.Replicas.Get(origin, r.RoomID); ok && served == r {
-			s.Behind = max(0, listed[r.RoomID]-row.Seq)
-		}
+		s.Behind = max(0, listed[r]-row.Seq) // of the one that the host tells now
 		if s.Reason == "" {
 			s.Reason = problems[r.RoomID]
 		}
