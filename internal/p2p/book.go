@@ -1,6 +1,7 @@
 package p2p
 
 import (
+	"context"
 	"slices"
 	"sync"
 	"time"
@@ -14,6 +15,9 @@ import (
 const (
 	maxKnown      = 256 // peers; the one that was connected least lately goes first
 	maxKnownAddrs = 8   // of one peer
+
+	// bookEvery is how often the book is written at most: anybody can come and go as often as they like.
+	bookEvery = 10 * time.Second
 )
 
 // KnownPeer is a peer that was connected, with the addresses that it said it listens on. The book only helps to find the configured
@@ -33,7 +37,7 @@ type book struct {
 	peers map[peer.ID]known
 	last  int64 // the greatest seen: each is greater than those before
 
-	keeping sync.Mutex // held over each call of keep: an older book must not come last
+	changed chan struct{} // holds a token while the book is not written as it is
 }
 
 type known struct {
@@ -43,7 +47,7 @@ type known struct {
 
 // newBook reads what was kept. What cannot be read, or would not be taken from a peer, is left out.
 func newBook(list []KnownPeer, private bool, keep func([]KnownPeer)) *book {
-	b := &book{private: private, keep: keep, peers: map[peer.ID]known{}}
+	b := &book{private: private, keep: keep, peers: map[peer.ID]known{}, changed: make(chan struct{}, 1)}
 	for _, k := range list {
 		id, err := peer.Decode(k.ID)
 		if err != nil || len(b.peers) >= maxKnown {
@@ -94,9 +98,37 @@ func (b *book) met(id peer.ID, addrs []multiaddr) {
 		delete(b.peers, oldest)
 	}
 	b.mu.Unlock()
+	select {
+	case b.changed <- struct{}{}:
+	default:
+	}
+}
+
+// run writes the book until ctx ends, and a last time then.
+func (b *book) run(ctx context.Context) {
+	for ctx.Err() == nil {
+		select {
+		case <-b.changed:
+			b.write()
+		case <-ctx.Done():
+			continue
+		}
+		pause := time.NewTimer(bookEvery)
+		select {
+		case <-pause.C:
+		case <-ctx.Done():
+			pause.Stop()
+		}
+	}
+	select {
+	case <-b.changed:
+		b.write()
+	default:
+	}
+}
+
+func (b *book) write() {
 	if b.keep != nil {
-		b.keeping.Lock()
-		defer b.keeping.Unlock()
 		b.keep(b.list())
 	}
 }

@@ -46,6 +46,11 @@ func newGreeter(n *Node) (*greeter, error) {
 	n.begin()
 	go func() {
 		defer n.tasks.Done()
+		n.book.run(n.ctx)
+	}()
+	n.begin()
+	go func() {
+		defer n.tasks.Done()
 		defer sub.Close()
 		for {
 			select {

@@ -2,11 +2,14 @@ package p2p
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/libp2p/go-libp2p/core/peer"
 	ma "github.com/multiformats/go-multiaddr"
@@ -137,8 +140,7 @@ func TestAddressBook(t *testing.T) {
 }
 
 func TestBookIsBounded(t *testing.T) {
-	calls := 0
-	book := newBook(nil, false, func([]KnownPeer) { calls++ })
+	book := newBook(nil, false, nil)
 	addr := func(s string) multiaddr {
 		a, err := ma.NewMultiaddr(s)
 		if err != nil {
@@ -156,8 +158,8 @@ func TestBookIsBounded(t *testing.T) {
 		book.met(peer.ID(fmt.Sprintf("peer %d", i)), nil)
 	}
 	list := book.list()
-	if len(list) != maxKnown || calls != maxKnown+1 || len(book.of(first).addrs) != 0 {
-		t.Errorf("%d peers, kept %d times, the oldest is %v", len(list), calls, book.of(first))
+	if len(list) != maxKnown || len(book.of(first).addrs) != 0 {
+		t.Errorf("%d peers, the oldest is %v", len(list), book.of(first))
 	}
 	book = newBook(nil, false, nil)
 	book.met(first, many)
@@ -202,6 +204,38 @@ func FuzzBook(f *testing.F) {
 		}
 		if _, err := parseLists(Lists{Block: []string{id}}, peer.ID(bytes.Repeat([]byte("s"), 4))); err == nil && len(list) == 0 {
 			t.Errorf("%q can be blocked and not be known", id)
+		}
+	})
+}
+
+// Whoever comes and goes in a flood does not make the book be written each time; what it says in the end is.
+func TestBookIsWrittenNowAndThen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		calls, last := 0, []KnownPeer(nil)
+		book := newBook(nil, false, func(list []KnownPeer) { calls, last = calls+1, list })
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() { book.run(ctx); close(done) }()
+		meet := func(from, to int) {
+			for i := from; i < to; i++ {
+				book.met(peer.ID(fmt.Sprintf("peer %d", i)), nil)
+				synctest.Wait()
+			}
+		}
+		meet(0, 100)
+		if calls != 1 || len(last) != 1 {
+			t.Errorf("written %d times at once, last with %d peers", calls, len(last))
+		}
+		time.Sleep(bookEvery)
+		synctest.Wait()
+		if calls != 2 || len(last) != 100 {
+			t.Errorf("written %d times, last with %d peers", calls, len(last))
+		}
+		meet(100, 120)
+		cancel()
+		<-done
+		if calls != 3 || len(last) != 120 {
+			t.Errorf("written %d times, last with %d peers", calls, len(last))
 		}
 	})
 }

@@ -61,7 +61,7 @@ type Options struct {
 	MaxPeers     int                   // connections above this number are trimmed, configured peers last; 0 means 128
 	Lists        Lists                 // who may be a peer; may be changed with SetLists
 	Known        []KnownPeer           // the address book of the last run
-	Keep         func([]KnownPeer)     // is given the address book each time that it has changed, one call at a time; nil: it is forgotten
+	Keep         func([]KnownPeer)     // is given the address book when it has changed, every 10 s at most and at the end, one call at a time; nil: it is forgotten
 	AllowPrivate bool                  // dial and publish addresses that are not global, too; configured ones are always dialled
 	Log          *slog.Logger          // nil: slog.Default
 	Registerer   prometheus.Registerer // nil: no metrics
