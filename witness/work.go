@@ -1,6 +1,7 @@
 package witness
 
 import (
+	"container/heap"
 	"context"
 	"errors"
 	"sync"
@@ -24,12 +25,41 @@ type job struct {
 	since time.Time // when waiting for the host's statement began
 	due   time.Time
 	tries int
+	place int // in jobs.order
 }
 
 type jobs struct {
 	mu      sync.Mutex
 	waiting map[replica.Key]*job
+	order   byDue
 	wake    chan struct{}
+}
+
+// byDue is a heap of jobs, the next one in front: after a start there is a job for each
+// room that has ended.
+type byDue []*job
+
+func (b byDue) Len() int           { return len(b) }
+func (b byDue) Less(i, j int) bool { return b[i].due.Before(b[j].due) }
+func (b byDue) Swap(i, j int) {
+	b[i], b[j] = b[j], b[i]
+	b[i].place, b[j].place = i, j
+}
+
+// Push implements heap.Interface.
+func (b *byDue) Push(x any) {
+	j := x.(*job)
+	j.place = len(*b)
+	*b = append(*b, j)
+}
+
+// Pop implements heap.Interface.
+func (b *byDue) Pop() any {
+	last := len(*b) - 1
+	j := (*b)[last]
+	(*b)[last] = nil
+	*b = (*b)[:last]
+	return j
 }
 
 // Ended takes note that a public room of our own has ended and that its archive is
@@ -51,12 +81,14 @@ func (w *Witness) later(j *job) {
 	if old := w.jobs.waiting[j.key]; old != nil {
 		if old.due.After(j.due) {
 			old.due = j.due
+			heap.Fix(&w.jobs.order, old.place)
 		}
 		if old.since.After(j.since) {
 			old.since = j.since
 		}
 	} else {
 		w.jobs.waiting[j.key] = j
+		heap.Push(&w.jobs.order, j)
 	}
 	w.jobs.mu.Unlock()
 	select {
@@ -75,18 +107,14 @@ func (w *Witness) waits(key replica.Key) bool {
 func (w *Witness) next(now time.Time) (*job, time.Duration) {
 	w.jobs.mu.Lock()
 	defer w.jobs.mu.Unlock()
-	var first *job
-	for _, j := range w.jobs.waiting {
-		if first == nil || j.due.Before(first.due) {
-			first = j
-		}
-	}
-	if first == nil {
+	if len(w.jobs.order) == 0 {
 		return nil, -1
 	}
+	first := w.jobs.order[0]
 	if d := first.due.Sub(now); d > 0 {
 		return nil, d
 	}
+	heap.Pop(&w.jobs.order)
 	delete(w.jobs.waiting, first.key)
 	return first, 0
 }
