@@ -14,6 +14,7 @@ const (
 	defaultList  = 50
 	maxList      = 200
 	maxListBytes = 8 << 20
+	maxSkipped   = 20_000 // entries of other rooms that one page goes past
 )
 
 type list struct {
@@ -151,9 +152,10 @@ func (w *Witness) query(l list, q url.Values) (items [][]byte, filter url.Values
 	return items, filter, nil
 }
 
-// listed reads one page; last is its last key when more follows.
+// listed reads one page; last is its last key when more follows. A page that has gone past
+// many entries that are not asked for ends early, perhaps with none.
 func (w *Witness) listed(l list, from, to []byte, roomID string, limit int) (items [][]byte, last []byte, err error) {
-	size, more := 0, false
+	size, skipped, more := 0, 0, false
 	err = w.o.Store.View(func(rd store.Reader) error {
 		var bad error
 		err := rd.Keys(from, to, func(key []byte) bool {
@@ -163,7 +165,10 @@ func (w *Witness) listed(l list, from, to []byte, roomID string, limit int) (ite
 				return false
 			}
 			if roomID != "" && room != roomID || w.withheld(hash) { // a filter without origin
-				return true
+				if skipped++; skipped == maxSkipped {
+					more, last = true, bytes.Clone(key)
+				}
+				return !more
 			}
 			if len(items) == limit || size > maxListBytes {
 				more = true

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/witan-adp/witan/adp"
+	"github.com/witan-adp/witan/internal/store"
 )
 
 type requestFunc = func(context.Context, []byte) ([]byte, error)
@@ -363,5 +364,33 @@ func TestPullOfTextThatNeedsNoEscape(t *testing.T) {
 		if raw, ok, err := late.o.Store.Get(storeKey(TypeAnnounce, e.Hash)); err != nil || !ok || !bytes.Equal(raw, e.JSON()) {
 			t.Errorf("%s: %s, %v", e.Hash, raw, err)
 		}
+	}
+}
+
+// Who asks for one room without saying whose goes past entries of others, so many in a page and no more.
+func TestListOfOneRoomAmongMany(t *testing.T) {
+	b := full(t, newWorld(), 3)
+	for from := 0; from < 2*maxSkipped; from += 5000 {
+		var batch store.Batch
+		for i := from; i < from+5000; i++ {
+			batch.Put(store.StatementByRoom("http://a.example", fmt.Sprint("other-", i), fmt.Sprint(i)), []byte("1"))
+		}
+		if err := b.o.Store.Commit(&batch); err != nil {
+			t.Fatal(err)
+		}
+	}
+	found, pages := 0, 0
+	for path := "statements?room_id=room-001"; path != ""; pages++ {
+		list, link := b.page(path)
+		found += len(list)
+		if pages == 0 && len(list) != 0 {
+			t.Error("the first page went past all others")
+		}
+		if path = ""; link != "" {
+			path = strings.TrimPrefix(strings.TrimSuffix(link, `>; rel="next"`), "<"+hostB+"/v1/witness/")
+		}
+	}
+	if found != 1 || pages != 3 {
+		t.Errorf("%d found in %d pages", found, pages)
 	}
 }
