@@ -19,6 +19,10 @@ const (
 	algCosign = 0x04 // a witness: cosignature/v1, over a time and the text
 )
 
+// maxSignatures is how many signatures in one note are tried with one key. Anybody can add
+// lines that look like its own.
+const maxSignatures = 8
+
 // noteKeyHash is what stands before a signature, to find its key by.
 func noteKeyHash(name string, alg byte, key ed25519.PublicKey) uint32 {
 	h := sha256.New()
@@ -40,6 +44,7 @@ func openNote(signed []byte, key ed25519.PublicKey, alg byte) (c tilelog.Checkpo
 	if !ok || !strings.HasSuffix(rest, "\n") {
 		return c, nil, errors.New("a signed note is its text, a blank line, and its signatures, a line each")
 	}
+	tried := 0
 	for line := range strings.SplitSeq(strings.TrimSuffix(rest, "\n"), "\n") {
 		name, sig, ok := readSignature(line)
 		if !ok {
@@ -47,6 +52,9 @@ func openNote(signed []byte, key ed25519.PublicKey, alg byte) (c tilelog.Checkpo
 		}
 		if alg == algNote && name != c.Origin || binary.BigEndian.Uint32(sig) != noteKeyHash(name, alg, key) {
 			continue
+		}
+		if tried++; tried > maxSignatures {
+			break
 		}
 		msg, sig := text, sig[4:]
 		if alg == algCosign {

@@ -518,3 +518,24 @@ func TestEquivocatedIsTold(t *testing.T) {
 		t.Error("attested")
 	}
 }
+
+// Anybody can add lines that look like those of a key; only so many of them are worth a check.
+func TestNoteWithManyLinesOfOneKey(t *testing.T) {
+	k := logKeyOf(hostA)
+	line := LogOrigin(hostA, 1)
+	note := noteOf(t, line, 7, 1, k)
+	text, sigs, _ := strings.Cut(string(note), "\n\n")
+	fake := func(n int) string {
+		sig := binary.BigEndian.AppendUint32(nil, noteKeyHash(line, algNote, public(k)))
+		return strings.Repeat("— "+line+" "+base64.StdEncoding.EncodeToString(append(sig, make([]byte, ed25519.SignatureSize)...))+"\n", n)
+	}
+	for n, ok := range map[int]bool{0: true, maxSignatures - 1: true, maxSignatures: false, 100: false} {
+		_, single, err := openNote([]byte(text+"\n\n"+fake(n)+sigs), public(k), algNote)
+		if (err == nil) != ok || ok && !bytes.Equal(single, note) {
+			t.Errorf("behind %d others: %v, %q", n, err, single)
+		}
+		if _, single, err := openNote([]byte(text+"\n\n"+sigs+fake(n)), public(k), algNote); err != nil || !bytes.Equal(single, note) {
+			t.Errorf("before %d others: %v", n, err)
+		}
+	}
+}
