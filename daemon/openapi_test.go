@@ -3,12 +3,8 @@ package daemon
 import (
 	"bytes"
 	"encoding/json"
-	"fmt"
-	"net/http"
-	"net/http/httptest"
 	"net/url"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -19,19 +15,7 @@ import (
 
 // Every route is described, every description has its route, and every endpoint answers as it is described.
 func TestAnswersAreAsDescribed(t *testing.T) {
-	receiver := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		var e struct {
-			Challenge string `json:"challenge"`
-			Data      struct {
-				Challenge string `json:"challenge"`
-			} `json:"data"`
-		}
-		if err := json.NewDecoder(r.Body).Decode(&e); err == nil {
-			w.Header().Set("Content-Type", "application/json")
-			fmt.Fprintf(w, `{"challenge":%q}`, e.Challenge+e.Data.Challenge)
-		}
-	}))
-	defer receiver.Close()
+	receiver, _ := receiver(t)
 	a := start(t, setup{})
 	d := start(t, setup{mirrors: []string{a.origin}, peers: a.info.Peers[:1], change: func(c *config.Config) { c.Webhook.Public = true }})
 	x := describe(t, d)
@@ -262,16 +246,18 @@ func TestAnswersAreAsDescribed(t *testing.T) {
 	x.call(ask{op: "asset", path: map[string]string{"name": "page.css"}})
 	x.call(ask{op: "asset", path: map[string]string{"name": "none"}, status: 404})
 
-	for id, op := range x.ops {
-		if !x.seen[id] {
-			t.Errorf("%s %s (%s) was not called", op.method, op.path, id)
-		}
-		for _, status := range []string{"200", "201"} {
-			if op.Responses[status] != nil && !x.seen[id+" "+status] && !slices.Contains([]string{"addCheckpoint", "readCosigned"}, id) { // their own packages test these
-				t.Errorf("%s %s (%s) did not answer %s", op.method, op.path, id, status)
-			}
-		}
-	}
+	has := rooms{open: open, over: over, restricted: closed, scheduled: made(creator, map[string]any{"start_time": now + 1800_000, "visibility": "restricted", "policy": map[string]any{"observer_allowed": false}}),
+		creator: creator, speaker: speaker}
+	has.manifest = manifest
+	x.refusals(has)
+	x.tested()
+	x.held(has, foreign)
+	x.cosigned(a)
+	x.tooMuch(has, receiver.URL)
+	x.operated(has)
+	x.others(a, newAgent(t))
+	x.full(a, newAgent(t))
+	x.all()
 }
 
 // The page shows what the description holds, in the frame of the other pages.

@@ -2,7 +2,6 @@ package host
 
 import (
 	"encoding/json"
-	"errors"
 	"net/http"
 	"strings"
 
@@ -16,44 +15,26 @@ import (
 // Routes adds the endpoints of ADP §16–§19.
 func (h *Host) Routes(mux *web.Mux) {
 	const rooms, one = "/v1/rooms", "/v1/rooms/{room_id}"
-	handle := func(method, pattern string, do web.Handler) { mux.Handle(method, pattern, tell(do)) }
-	handle("GET", "/.well-known/agent-discourse", h.serveDiscovery)
-	handle("POST", rooms, h.serveCreate)
-	handle("GET", rooms+"/public", h.servePublic)
-	handle("GET", "/v1/me/rooms", h.serveMine)
-	handle("POST", one, h.serveWrite)
-	handle("GET", one, h.serveRoom)
-	handle("GET", one+"/events", h.serveEvents)
-	handle("GET", one+"/events/live", h.serveLive)
-	handle("POST", one+"/join-requests", h.serveRequestJoin)
-	handle("GET", one+"/join-requests", h.serveRequests)
-	handle("GET", one+"/join-requests/{request_id}", h.serveRequest)
-	handle("GET", one+"/agent-status", h.serveStatuses)
-	handle("PUT", one+"/agent-status", h.servePutStatus)
-	handle("GET", one+"/agent-status/{agent_id}", h.serveStatus)
-	handle("GET", one+"/archive", h.serveArchive)
-	handle("GET", one+"/archive.jsonl", h.serveArchive)
-	handle("GET", one+"/archive.md", h.serveArchive)
-	handle("GET", one+"/proof", h.serveProof)
+	mux.Handle("GET", "/.well-known/agent-discourse", h.serveDiscovery)
+	mux.Handle("POST", rooms, h.serveCreate)
+	mux.Handle("GET", rooms+"/public", h.servePublic)
+	mux.Handle("GET", "/v1/me/rooms", h.serveMine)
+	mux.Handle("POST", one, h.serveWrite)
+	mux.Handle("GET", one, h.serveRoom)
+	mux.Handle("GET", one+"/events", h.serveEvents)
+	mux.Handle("GET", one+"/events/live", h.serveLive)
+	mux.Handle("POST", one+"/join-requests", h.serveRequestJoin)
+	mux.Handle("GET", one+"/join-requests", h.serveRequests)
+	mux.Handle("GET", one+"/join-requests/{request_id}", h.serveRequest)
+	mux.Handle("GET", one+"/agent-status", h.serveStatuses)
+	mux.Handle("PUT", one+"/agent-status", h.servePutStatus)
+	mux.Handle("GET", one+"/agent-status/{agent_id}", h.serveStatus)
+	mux.Handle("GET", one+"/archive", h.serveArchive)
+	mux.Handle("GET", one+"/archive.jsonl", h.serveArchive)
+	mux.Handle("GET", one+"/archive.md", h.serveArchive)
+	mux.Handle("GET", one+"/proof", h.serveProof)
 	if h.opt.Checkpoint != nil {
-		handle("GET", one+"/checkpoint", h.serveCheckpoint)
-	}
-}
-
-// tell says of an internal failure what the client should know. The error table
-// keeps all of them back, and this one holds no secret.
-func tell(do web.Handler) web.Handler {
-	return func(w http.ResponseWriter, req *http.Request) error {
-		err := do(w, req)
-		var e *adp.Error
-		if !errors.As(err, &e) || e != errDiskFull {
-			return err
-		}
-		w.Header().Set("Retry-After", "60")
-		w.Header().Set("Cache-Control", "no-store")
-		web.WriteJSON(w, http.StatusServiceUnavailable, map[string]any{"error": map[string]any{"code": e.Code, "message": e.Message,
-			"data": map[string]any{"retry_after": 60}}})
-		return nil
+		mux.Handle("GET", one+"/checkpoint", h.serveCheckpoint)
 	}
 }
 

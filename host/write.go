@@ -18,18 +18,14 @@ import (
 // window is how far an event's time may lie from ours (Identity, Live writes).
 const window = 300_000
 
-// errDiskFull tells a client what the operator has to mend; see tell.
-var errDiskFull = adp.Errorf(adp.Internal, "the disk of this host is full, so that nothing can be stored; nothing of the write was kept: try again later, and tell the operator")
-
 // unavailable is the answer when the store did not take a write.
 func (h *Host) unavailable(err error) error {
 	var e *adp.Error
 	switch {
 	case errors.As(err, &e), errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded): // the caller has gone
 		return err
-	case errors.Is(err, store.ErrDiskFull):
-		h.opt.Log.Error("the disk is full: no write is stored until there is space", "error", err)
-		return errDiskFull
+	case errors.Is(err, store.ErrDiskFull): // the table of errors has an answer of its own for it
+		return err
 	}
 	h.opt.Log.Error("a write could not be stored", "error", err)
 	return adp.Errorf(adp.Internal, "the write could not be stored; try the same again later")

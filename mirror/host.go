@@ -1,6 +1,7 @@
 package mirror
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -82,6 +83,7 @@ type host struct {
 
 	mu         sync.Mutex // after Mirror.mu, before any replica
 	row        hostRow
+	stored     []byte // row as it is in the store
 	rooms      map[string]*roomView
 	restricted map[string]string // restricted rooms listed, with a digest of what was said
 	held       int64             // Unix ms until which the host asked not to be asked
@@ -125,7 +127,7 @@ func (m *Mirror) newHost(row hostRow) *host {
 	return h
 }
 
-// update changes the row and stores it.
+// update changes the row and stores it, unless it is stored already: a daemon starts with the hosts that it had, on a full disk, too.
 func (h *host) update(change func(*hostRow)) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -135,12 +137,16 @@ func (h *host) update(change func(*hostRow)) error {
 	if err != nil {
 		return err
 	}
+	if bytes.Equal(value, h.stored) {
+		h.row = next
+		return nil
+	}
 	var b store.Batch
 	b.Put(store.Host(h.origin), value)
 	if err := h.m.o.Store.Commit(&b); err != nil {
 		return fmt.Errorf("mirror: keep the state of %s: %w", h.origin, err)
 	}
-	h.row = next
+	h.row, h.stored = next, value
 	return nil
 }
 

@@ -23,6 +23,7 @@
 package mirror
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -265,7 +266,9 @@ func New(o Options) (*Mirror, error) {
 				return false
 			}
 			if row.Origin != o.Own {
-				m.hosts[row.Origin] = m.newHost(row)
+				h := m.newHost(row)
+				h.stored = bytes.Clone(value)
+				m.hosts[row.Origin] = h
 			}
 			return true
 		})

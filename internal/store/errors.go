@@ -11,7 +11,7 @@ var (
 
 	// ErrDiskFull answers a write, or Open, when the disk has less free space than Options.MinFree asks for. Nothing was
 	// written. The same write may be tried again after space was made.
-	ErrDiskFull = errors.New("store: the disk is nearly full")
+	ErrDiskFull error = diskFull{}
 
 	// ErrConflict answers a batch of which an Expect was not met. Nothing of the batch was written.
 	ErrConflict = errors.New("store: conflict")
@@ -34,3 +34,12 @@ var (
 	// ErrBadBackup answers Restore when the stream is not a whole, undamaged backup. The store is empty afterwards.
 	ErrBadBackup = errors.New("store: not a complete backup")
 )
+
+type diskFull struct{}
+
+func (diskFull) Error() string { return "store: the disk is nearly full" }
+
+// Unavailable is what a client is told: see web.WriteError.
+func (diskFull) Unavailable() string {
+	return "the disk of this host is full, so that nothing can be stored; nothing of the write was kept: try again later, and tell the operator"
+}

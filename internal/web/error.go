@@ -73,6 +73,15 @@ func Status(code adp.Code) int {
 
 const internalMessage = "The server failed on this request. Try again later; if it persists, tell its operator the request_id."
 
+// unavailable is an error that an operator can mend, such as a full disk, and what a client may know of it.
+type unavailable interface {
+	error
+	Unavailable() string
+}
+
+// unavailableFor is how long to wait after such an error, in seconds.
+const unavailableFor = 60
+
 type errorBody struct {
 	Error errorMember `json:"error"`
 }
@@ -92,6 +101,8 @@ type errorMember struct {
 // Max-Seen-Nonce from Data["max_seen_nonce"]. Any other error, and one whose
 // code is `internal` or has no status, answers 500 with a fixed message; the
 // error itself is logged under the request id that is also in data.request_id.
+// An error anywhere in the chain that has the method Unavailable() string
+// answers 503 with that text.
 //
 // When the answer has already begun it cannot become an error any more:
 // WriteError then cuts the connection (it panics with http.ErrAbortHandler), so
@@ -113,6 +124,14 @@ func writeError(w http.ResponseWriter, r *http.Request, err error, status int) {
 			v.log.Error("answer failed after it had begun", "request_id", v.requestID(), "method", r.Method, "path", r.URL.Path, "error", err)
 		}
 		panic(http.ErrAbortHandler)
+	}
+	if e, ok := errors.AsType[unavailable](err); ok {
+		v := visitOf(r)
+		v.log.Error("nothing can be done at the moment", "request_id", v.requestID(), "method", r.Method, "path", r.URL.Path, "error", err)
+		cleanHeader(w)
+		w.Header().Set("Retry-After", strconv.Itoa(unavailableFor))
+		WriteJSON(w, http.StatusServiceUnavailable, errorBody{errorMember{adp.Internal, e.Unavailable(), map[string]any{"retry_after": unavailableFor}}})
+		return
 	}
 	var coded *adp.Error
 	if !errors.As(err, &coded) || coded.Code == adp.Internal || statuses[coded.Code] == 0 {

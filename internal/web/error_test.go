@@ -180,6 +180,21 @@ func TestWriteErrorHidesTheInside(t *testing.T) {
 	}
 }
 
+type fullDisk struct{}
+
+func (fullDisk) Error() string       { return "/secret/path: no space" }
+func (fullDisk) Unavailable() string { return "the disk is full" }
+
+// What an operator can mend is said, with the time to wait, wherever it stands in the chain, and without the rest of the error.
+func TestWriteErrorUnavailable(t *testing.T) {
+	rec := httptest.NewRecorder()
+	WriteError(rec, httptest.NewRequest("POST", "/", nil), fmt.Errorf("keep it: %w", fullDisk{}))
+	if got := rec.Body.String(); rec.Code != 503 || rec.Header().Get("Retry-After") != "60" || rec.Header().Get("Cache-Control") != "no-store" ||
+		got != `{"error":{"code":"internal","message":"the disk is full","data":{"retry_after":60}}}` {
+		t.Errorf("%d %v %s", rec.Code, rec.Header(), got)
+	}
+}
+
 func TestWriteErrorAfterTheAnswerBeganCuts(t *testing.T) {
 	mux := NewMux()
 	mux.Handle("GET", "/half", func(w http.ResponseWriter, r *http.Request) error {
