@@ -88,7 +88,7 @@ func (x *described) untilRefused(a ask, most int, next func(i int) ask) {
 // rooms are those that a test of answers works with.
 type rooms struct {
 	open, over, restricted, scheduled string // restricted has ended
-	creator, speaker, member          *agent
+	creator, speaker                  *agent
 	manifest                          struct {
 		Extra struct {
 			Events string `json:"events_cid"`
