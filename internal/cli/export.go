@@ -26,15 +26,14 @@ import (
 func exportCommand() *cobra.Command {
 	c := &client{}
 	var out string
-	cmd := &cobra.Command{Use: "export URL", Short: "Write an ended public room and all that vouches for it into one file", Args: cobra.ExactArgs(1),
+	cmd := &cobra.Command{Use: "export ROOM", Short: "Write an ended public room and all that vouches for it into one file", Args: cobra.ExactArgs(1),
 		Long: `Write an ended public room and all that vouches for it into one file: its archive, the statement of its host, the proof that this stands in the
-host's log, the attestations of witnesses, proofs against any of them, and the host's keys. URL is that of a room, at its host or at a mirror.
+host's log, the attestations of witnesses, proofs against any of them, and the host's keys. ROOM is an ID at --host, or the URL of a room, at its host or at a mirror.
 
 What nobody has, or whoever has it cannot be reached, is left out, and the file says so. The file is checked as it is made, as far as that
 is possible without knowing whom you trust; "witan verify FILE --policy POLICY" judges it, without a network.`}
 	cmd.Flags().StringVarP(&out, "output", "o", "", "file to write (default <room ID>.witan)")
-	c.output(cmd)
-	c.key(cmd)
+	c.flags(cmd)
 	cmd.RunE = c.do(func(ctx context.Context, args []string) error {
 		at, err := c.place(args[0])
 		if err != nil {

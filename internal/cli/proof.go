@@ -28,19 +28,18 @@ func proofCommand() *cobra.Command {
 	c := &client{}
 	var seq int64
 	var entry, out string
-	cmd := &cobra.Command{Use: "proof URL", Short: "Prove one message of a room, or one entry of a log, and check it", Args: cobra.ExactArgs(1),
+	cmd := &cobra.Command{Use: "proof ROOM|URL", Short: "Prove one message of a room, or one entry of a log, and check it", Args: cobra.ExactArgs(1),
 		Long: `Prove one message of a room, or one entry of the log of a daemon, and check the proof.
 
-With --seq, URL is that of a room: the record at this seq is in the room, by a checkpoint that the host of the room signed. With --entry, URL is
-that of a daemon or of one of its rooms: a statement or an attestation is in its log.
+With --seq, it is of a room, named by its ID at --host or by its URL: the record at this seq is in the room, by a checkpoint that the host of
+the room signed. With --entry, the URL is that of a daemon or of one of its rooms: a statement or an attestation is in its log.
 
 The proof is a C2SP tlog-proof (https://c2sp.org/tlog-proof). With -o it is written to a file, and what it is about to FILE.json beside
 it; "witan verify FILE --record FILE.json" checks both without a network.`}
 	cmd.Flags().Int64Var(&seq, "seq", 0, "the seq of the record to prove")
 	cmd.Flags().StringVar(&entry, "entry", "", "the hash of the statement or the attestation to prove")
 	cmd.Flags().StringVarP(&out, "output", "o", "", "file to write the proof to")
-	c.output(cmd)
-	c.key(cmd)
+	c.flags(cmd)
 	cmd.RunE = c.do(func(ctx context.Context, args []string) error {
 		if (seq > 0) == (entry != "") || seq < 0 {
 			return usagef("say what to prove: --seq N, from 1 on, or --entry HASH")
