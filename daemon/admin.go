@@ -112,8 +112,7 @@ func (d *daemon) adminMux() http.Handler {
 				return err
 			}
 			d.log.Info("mirror changed by the operator", "command", name, "origin", body.Origin)
-			web.WriteJSON(w, http.StatusOK, d.mirror.Hosts())
-			return nil
+			return d.answerStanding(w, body.Origin)
 		})
 	}
 	return mux

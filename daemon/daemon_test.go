@@ -261,7 +261,7 @@ func TestAdminSocket(t *testing.T) {
 		t.Errorf("creation while closed: %d %s", status, raw)
 	}
 	for path, body := range map[string]string{"/host/access": `{"room_creation":"maybe"}`, "/mirror/add": `{"origin":"not an origin"}`, "/mirror/retry": `{"origin":"https://nobody.example"}`} {
-		if status, answer := post(path, body); status != 400 {
+		if status, answer := post(path, body); status != 400 && status != 404 {
 			t.Errorf("%s %s: %d %s", path, body, status, answer)
 		}
 	}

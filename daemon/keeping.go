@@ -43,6 +43,7 @@ func (d *daemon) keepingRoutes(mux *web.Mux) {
 		}
 		report, err := d.mirror.RetainNow(r.Context(), !body.DryRun)
 		if err != nil {
+			d.log.Error("retention failed", "error", err)
 			return adp.Errorf(adp.InvalidRequest, "%v", err) // the operator may see it
 		}
 		web.WriteJSON(w, http.StatusOK, report)
@@ -62,8 +63,7 @@ func (d *daemon) keepingRoutes(mux *web.Mux) {
 			return err
 		}
 		d.log.Info("mirror changed by the operator", "command", "quarantine", "origin", body.Origin, "reason", body.Reason)
-		web.WriteJSON(w, http.StatusOK, d.mirror.Hosts())
-		return nil
+		return d.answerStanding(w, body.Origin)
 	})
 	mux.Handle("POST", "/mirror/forget", func(w http.ResponseWriter, r *http.Request) error {
 		var body target
@@ -132,6 +132,16 @@ func (d *daemon) keepingRoutes(mux *web.Mux) {
 			return list(w, body.Room)
 		})
 	}
+}
+
+// answerStanding shows what a command changed: all hosts, or the host with the one room.
+func (d *daemon) answerStanding(w http.ResponseWriter, name string) error {
+	if report, ok := d.mirror.ReportRoom(name); ok {
+		web.WriteJSON(w, http.StatusOK, report)
+	} else {
+		web.WriteJSON(w, http.StatusOK, d.mirror.Hosts())
+	}
+	return nil
 }
 
 // retention are the bounds of each host, as configured.

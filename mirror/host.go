@@ -4,10 +4,8 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"math/rand/v2"
-	"net/http"
 	"slices"
 	"strings"
 	"sync"
@@ -16,7 +14,6 @@ import (
 
 	"golang.org/x/time/rate"
 
-	"github.com/witan-adp/witan/internal/fetch"
 	"github.com/witan-adp/witan/internal/store"
 )
 
@@ -33,7 +30,8 @@ const (
 // hostRow is what the store keeps of a host.
 type hostRow struct {
 	Origin   string `json:"origin"`
-	Source   string `json:"source"`
+	Source   string `json:"source"`            // that named it last
+	Runtime  bool   `json:"runtime,omitempty"` // the operator added it while the daemon ran
 	State    string `json:"state"`
 	Since    int64  `json:"since"`
 	Reason   string `json:"reason,omitempty"`
@@ -84,6 +82,7 @@ type host struct {
 	mu         sync.Mutex // after Mirror.mu, before any replica
 	row        hostRow
 	stored     []byte // row as it is in the store
+	configured string // config or flag, when one of them names the host at this start
 	rooms      map[string]*roomView
 	restricted map[string]string // restricted rooms listed, with a digest of what was said
 	held       int64             // Unix ms until which the host asked not to be asked
@@ -199,7 +198,7 @@ func (h *host) api() string {
 func (h *host) status() HostStatus {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	s := HostStatus{Origin: h.origin, State: h.row.State, Since: h.row.Since, NextTry: h.row.NextTry, Reason: h.row.Reason, Source: h.row.Source,
+	s := HostStatus{Origin: h.origin, State: h.row.State, Since: h.row.Since, NextTry: h.row.NextTry, Reason: h.row.Reason, Source: h.source(),
 		Equivocated: h.m.equivocated(h.origin)}
 	if s.Reason == "" {
 		s.Reason = h.note
@@ -412,18 +411,6 @@ func (h *host) enter(state, reason string, nextTry int64) {
 // jitter is a time of four fifths of d and more, so that not all come at once, and never
 // more than d: what is promised within an interval comes within it.
 func jitter(d time.Duration) time.Duration { return d - rand.N(d/5+1) }
-
-// stateOf is the state of a host whose looks fail in this way.
-func stateOf(err error) string {
-	var s *statusError
-	switch kind := fetch.KindOf(err); {
-	case kind == fetch.Blocked || kind == fetch.BadURL:
-		return Blocked
-	case errors.As(err, &s) && s.discovery && (s.status == http.StatusNotFound || s.status == http.StatusGone):
-		return Gone
-	}
-	return BackingOff
-}
 
 // poll looks once at the host, and sets work on its rooms going.
 func (h *host) poll(ctx context.Context) (news bool, err error) {

@@ -225,10 +225,13 @@ type Mirror struct {
 	slowAfter           time.Duration // an exchange that takes so long makes a host a slow one
 	pageBytes           int64         // of a page of events
 
-	mu      sync.Mutex
-	hosts   map[string]*host
-	running context.Context // nil before Run
-	loops   sync.WaitGroup
+	mu    sync.Mutex
+	hosts map[string]*host
+	// unwanted are hosts that the configuration names and the operator removed, with
+	// what names them: config or flag
+	unwanted map[string]string
+	running  context.Context // nil before Run
+	loops    sync.WaitGroup
 }
 
 // ErrUnknownHost: the origin is not one that the mirror follows.
@@ -238,7 +241,7 @@ var ErrUnknownHost = errors.New("this host is not followed")
 func New(o Options) (*Mirror, error) {
 	o.fill()
 	m := &Mirror{o: o, log: o.Log, metrics: newMetrics(o.Registerer), cores: make(chan struct{}, runtime.GOMAXPROCS(0)), work: newPool(maxWork), slow: newPool(maxSlowWork), slowAfter: slowAfter,
-		roomRetry: 10 * time.Minute, packWait: 10 * time.Second, mendEvery: mendEvery, pageBytes: maxPage, hosts: map[string]*host{}}
+		roomRetry: 10 * time.Minute, packWait: 10 * time.Second, mendEvery: mendEvery, pageBytes: maxPage, hosts: map[string]*host{}, unwanted: map[string]string{}}
 	m.relay.seen = make(chan signedHead, maxSeen)
 	m.relay.conflicts, m.publisher.wake = make(chan [2]signedHead, maxConflicts), make(chan struct{}, 1)
 	key, err := m.cursorKey()
@@ -302,6 +305,9 @@ func (m *Mirror) cursorKey() ([]byte, error) {
 // Run follows the hosts until ctx ends, and returns when nothing of it runs any
 // more. It is called once.
 func (m *Mirror) Run(ctx context.Context) error {
+	if err := m.finishForgetting(); err != nil {
+		return fmt.Errorf("mirror: %w", err)
+	}
 	m.mu.Lock()
 	m.running = ctx
 	for _, h := range m.hosts {
@@ -367,6 +373,9 @@ func (m *Mirror) add(origin, source string, o *HostOptions) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	set := func(row *hostRow) {
+		if source == runtimeSource {
+			row.Runtime = true
+		}
 		row.Source = source
 		if o != nil {
 			row.Observe, row.Via = o.Observe, o.Via
@@ -376,11 +385,13 @@ func (m *Mirror) add(origin, source string, o *HostOptions) error {
 		if o != nil && !o.Observe {
 			h.stopStreams()
 		}
+		h.configure(source)
 		return h.update(set)
 	}
 	row := hostRow{Origin: origin, State: Following, Since: m.o.Now()}
 	set(&row)
 	h := m.newHost(row)
+	h.configure(source)
 	if err := h.update(func(*hostRow) {}); err != nil {
 		return err
 	}

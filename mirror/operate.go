@@ -3,6 +3,7 @@ package mirror
 import (
 	"fmt"
 	"net/url"
+	"slices"
 	"strings"
 
 	"github.com/witan-adp/witan/adp"
@@ -62,24 +63,36 @@ func (m *Mirror) Room(name string) (*replica.Replica, error) {
 	return r, nil
 }
 
+// named takes a name apart of which something is known here: a host that is followed, a
+// room that a followed host lists, and what is held. The operator is told of a mistyped
+// name, and does not wait for what it would do.
+func (m *Mirror) named(name string) (origin, roomID string, err error) {
+	if origin, roomID, err = m.find(name); err != nil {
+		return "", "", err
+	}
+	h, held := m.host(origin), m.o.Replicas.Of(origin)
+	switch {
+	case h == nil && len(held) == 0 && m.keepings.get(origin, roomID).empty():
+		return "", "", adp.Errorf(adp.NotFound, "%s is not followed, and no room of it is held; to follow it: witan mirror add %[1]s", origin)
+	case roomID == "" || !m.keepings.get(origin, roomID).empty() || slices.ContainsFunc(held, func(r *replica.Replica) bool { return r.RoomID == roomID }):
+		return origin, roomID, nil
+	case h != nil && h.lists(roomID):
+		return origin, roomID, nil
+	}
+	return "", "", adp.Errorf(adp.RoomNotFound, "%s shows no room %s, and none is held; witan mirror status %[1]s lists its rooms", origin, roomID)
+}
+
+// lists tells whether a room was seen in the room list.
+func (h *host) lists(roomID string) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.rooms[roomID] != nil
+}
+
 func (m *Mirror) host(origin string) *host {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.hosts[origin]
-}
-
-// maybeAdd tells whether a host is to be added: the configuration does not bring
-// back what the operator removed.
-func (m *Mirror) maybeAdd(origin, source string) (bool, error) {
-	if source == "runtime" {
-		_, err := m.say(origin, "", func(k *keeping) { k.Removed, k.Forgotten = false, false })
-		return true, err
-	}
-	if m.keepings.get(origin, "").Removed {
-		m.log.Warn("a host of the configuration is not followed: the operator removed it; take it out of the configuration, or add it again with witan mirror add", "origin", origin)
-		return false, nil
-	}
-	return true, nil
 }
 
 // Remove follows a host no more, although the configuration names it, and leaves the
@@ -98,12 +111,17 @@ func (m *Mirror) Remove(name string) error {
 	if _, err := m.say(origin, "", func(k *keeping) { k.Removed = true }); err != nil {
 		return err
 	}
+	m.mu.Lock()
+	if h := m.hosts[origin]; h != nil {
+		m.remember(origin, h.configured)
+	}
+	m.mu.Unlock()
 	return m.drop(origin)
 }
 
 // Pause stops copying a host or a room until Resume, also after restarts.
 func (m *Mirror) Pause(name string) error {
-	origin, roomID, err := m.find(name)
+	origin, roomID, err := m.named(name)
 	if err != nil {
 		return err
 	}
@@ -115,7 +133,7 @@ func (m *Mirror) Pause(name string) error {
 
 // Resume goes on with a host or a room that is paused or forgotten.
 func (m *Mirror) Resume(name string) error {
-	origin, roomID, err := m.find(name)
+	origin, roomID, err := m.named(name)
 	if err != nil {
 		return err
 	}
@@ -136,7 +154,7 @@ func (m *Mirror) Resume(name string) error {
 // Retry asks again at once about a host, its stuck rooms included, or about one room.
 // Rooms of the host that put us out as an observer are joined again.
 func (m *Mirror) Retry(name string) error {
-	origin, roomID, err := m.find(name)
+	origin, roomID, err := m.named(name)
 	if err != nil {
 		return err
 	}
@@ -190,7 +208,7 @@ func (h *host) reset() {
 // Quarantine keeps what is held of a host or a room from every reader, and copies no
 // more of it, until Release.
 func (m *Mirror) Quarantine(name, reason string) error {
-	origin, roomID, err := m.find(name)
+	origin, roomID, err := m.named(name)
 	if err != nil {
 		return err
 	}
@@ -208,7 +226,7 @@ func (m *Mirror) Quarantine(name, reason string) error {
 
 // Release ends a quarantine.
 func (m *Mirror) Release(name string) error {
-	origin, roomID, err := m.find(name)
+	origin, roomID, err := m.named(name)
 	if err != nil {
 		return err
 	}
@@ -252,7 +270,7 @@ type Forgotten struct {
 // evidence stay. Unless do, it only tells what it would drop. What is forgotten is
 // not copied again before Resume, or, for a host, Add.
 func (m *Mirror) Forget(name string, do bool) (out Forgotten, err error) {
-	origin, roomID, err := m.find(name)
+	origin, roomID, err := m.named(name)
 	if err != nil {
 		return out, err
 	}
@@ -272,10 +290,9 @@ func (m *Mirror) Forget(name string, do bool) (out Forgotten, err error) {
 	if !do {
 		return out, nil
 	}
-	if roomID != "" || m.Followed(origin) {
-		if err := m.decide(origin, roomID, func(k *keeping) { k.Forgotten = true }); err != nil {
-			return out, err
-		}
+	// on disk first: what a crash leaves is dropped at the next start
+	if err := m.decide(origin, roomID, func(k *keeping) { k.Forgotten = true }); err != nil {
+		return out, err
 	}
 	h := m.host(origin)
 	for _, r := range drop {
@@ -283,9 +300,42 @@ func (m *Mirror) Forget(name string, do bool) (out Forgotten, err error) {
 			return out, err
 		}
 	}
+	if err := m.forgot(origin, roomID); err != nil {
+		return out, err
+	}
 	out.Done = true
 	m.log.Warn("forgotten by the operator", "origin", origin, "room", roomID, "rooms", out.Rooms, "records", out.Records, "bytes", out.Bytes)
 	return out, nil
+}
+
+// forgot ends a Forget: of a host that is not followed there is nothing more to say.
+func (m *Mirror) forgot(origin, roomID string) error {
+	if roomID != "" || m.Followed(origin) {
+		return nil
+	}
+	_, err := m.say(origin, "", func(k *keeping) { k.Forgotten = false })
+	return err
+}
+
+// finishForgetting drops what a crash left of what the operator had forgotten.
+func (m *Mirror) finishForgetting() error {
+	for _, r := range m.o.Replicas.All() {
+		both := m.keepings.both(r.Origin, r.RoomID)
+		if r.Origin == m.o.Own || !both[0].Forgotten && !both[1].Forgotten {
+			continue
+		}
+		row := r.Row()
+		if err := m.forget(m.host(r.Origin), r); err != nil {
+			return err
+		}
+		m.log.Warn("forgotten by the operator before the last stop, and dropped now", "origin", r.Origin, "room", r.RoomID, "records", row.Seq, "bytes", row.Bytes)
+		if len(m.o.Replicas.Of(r.Origin)) == 0 {
+			if err := m.forgot(r.Origin, ""); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 func (m *Mirror) forget(h *host, r *replica.Replica) error {

@@ -203,6 +203,11 @@ func TestForgetRoomAndHost(t *testing.T) {
 	if f, err = g.m.Forget(h.origin(), true); err != nil || f.Rooms != 2 || len(g.m.Report("")) != 0 {
 		t.Errorf("%+v, %v", f, err)
 	}
+	for i, want := range []bool{false, true, false} { // a dry run, a run, a run with nothing to do
+		if r, err := g.m.RetainNow(t.Context(), i > 0); err != nil || r.Expunged != want {
+			t.Errorf("run %d of retention: %+v, %v", i, r, err)
+		}
+	}
 }
 
 // What the operator said while the daemon ran goes before what the configuration
@@ -225,15 +230,100 @@ func TestConfigurationDoesNotBringBack(t *testing.T) {
 	if s := g.m.Hosts(); len(s) != 0 {
 		t.Errorf("a removed host is back: %+v", s)
 	}
+	if r := g.m.Report(""); len(r) != 1 || r[0].State != Removed || r[0].Source != "config" || !strings.Contains(r[0].Reason, "removed by the operator") {
+		t.Errorf("the status does not tell that the configuration is overruled: %+v", r)
+	}
 	g.must(g.m.Add(h.origin(), "runtime"))
-	if s := g.m.Hosts(); len(s) != 1 || s[0].Source != "runtime" {
+	if s := g.m.Hosts(); len(s) != 1 || s[0].Source != "config, runtime" {
 		t.Errorf("%+v", s)
 	}
+	g.must(g.m.Remove(h.origin()))
+	if r := g.m.Report(""); len(r) != 1 || r[0].State != Removed || r[0].Source != "config" {
+		t.Errorf("%+v", r)
+	}
+	g.must(g.m.Add(h.origin(), "runtime"))
 	g.stop()
 	g = start(t, st, nil)
-	if !g.m.Followed(h.origin()) {
-		t.Error("a host that was added is not followed after a restart")
+	if s := g.m.Hosts(); len(s) != 1 || s[0].Source != "runtime" {
+		t.Errorf("a host that was added, after a restart: %+v", s)
 	}
+	g.must(g.m.Remove(h.origin()))
+	if r := g.m.Report(""); len(r) != 0 {
+		t.Errorf("%+v", r)
+	}
+}
+
+// A host that the configuration names no more is followed on, and the status says so.
+func TestNamedNoMore(t *testing.T) {
+	h, st := newFakeHost(t), memory(t)
+	g := start(t, st, nil)
+	g.must(g.m.Add(h.origin(), "flag"))
+	g.stop()
+	g = start(t, st, nil)
+	if s := g.m.Hosts(); len(s) != 1 || s[0].Source != "earlier flag" {
+		t.Errorf("%+v", s)
+	}
+	g.must(g.m.Add(h.origin(), "config"))
+	if s := g.m.Hosts(); len(s) != 1 || s[0].Source != "config" {
+		t.Errorf("%+v", s)
+	}
+}
+
+// A mistyped name is told, and nothing is noted down for it.
+func TestUnknownTargets(t *testing.T) {
+	h := newFakeHost(t)
+	s := talk(t, "room", 5)
+	h.put(s)
+	g := start(t, memory(t), nil).follow(h)
+	g.holds(h, s)
+	for name, code := range map[string]adp.Code{h.origin() + "/v1/rooms/roam": adp.RoomNotFound, "https://nobody.example": adp.NotFound, "https://nobody.example/v1/rooms/room": adp.NotFound} {
+		for what, do := range map[string]func(string) error{"pause": g.m.Pause, "resume": g.m.Resume, "retry": g.m.Retry, "release": g.m.Release,
+			"quarantine": func(n string) error { return g.m.Quarantine(n, "x") }, "forget": func(n string) error { _, err := g.m.Forget(n, true); return err }} {
+			if err := do(name); adp.CodeOf(err) != code {
+				t.Errorf("%s %q: %v", what, name, err)
+			}
+		}
+	}
+	if r := g.m.Report(""); len(r) != 1 || len(g.m.Report(h.origin())[0].RoomList) != 1 {
+		t.Errorf("%+v", r)
+	}
+	// what is forgotten is known, and so is what is listed and not held
+	url := h.origin() + "/v1/rooms/room"
+	if _, err := g.m.Forget(url, true); err != nil {
+		t.Fatal(err)
+	}
+	g.must(g.m.Quarantine(url, "it smells"))
+	if list, ok := g.m.ReportRoom(url); !ok || len(list) != 1 || len(list[0].RoomList) != 1 || list[0].RoomList[0].State != replica.Quarantined {
+		t.Errorf("%+v, %v", list, ok)
+	}
+	g.must(g.m.Release(url))
+	g.must(g.m.Resume(url))
+	g.holds(h, s)
+}
+
+// A crash in the middle of a Forget leaves nothing that the next start does not drop.
+func TestForgetGoesOnAfterACrash(t *testing.T) {
+	h, st := newFakeHost(t), memory(t)
+	one, two := talk(t, "one", 5), talk(t, "two", 7)
+	h.put(one, two)
+	g := start(t, st, nil).follow(h)
+	g.holds(h, one)
+	g.holds(h, two)
+	g.must(g.m.decide(h.origin(), "", func(k *keeping) { k.Forgotten = true })) // the first step
+	g.stop()
+	g = start(t, st, nil)
+	until(t, "the rooms to be dropped", func() bool { return len(g.set.Of(h.origin())) == 0 })
+	if s := g.m.Hosts(); len(s) != 1 || s[0].State != Paused || s[0].Reason != "forgotten by the operator" {
+		t.Errorf("%+v", s)
+	}
+	g.must(g.m.Resume(h.origin()))
+	g.holds(h, one)
+
+	g.must(g.m.Remove(h.origin()))
+	g.must(g.m.decide(h.origin(), "", func(k *keeping) { k.Forgotten = true }))
+	g.stop()
+	g = start(t, st, nil)
+	until(t, "the rooms of the removed host to be dropped", func() bool { return len(g.set.Of(h.origin())) == 0 && len(g.m.Report("")) == 0 })
 }
 
 func TestRetryOneRoom(t *testing.T) {

@@ -93,6 +93,18 @@ func (k *keepings) get(origin, roomID string) keeping {
 	return k.of[[2]string{origin, roomID}]
 }
 
+// stoppedOrigins lists the hosts of which nothing is copied.
+func (k *keepings) stoppedOrigins() (list []string) {
+	k.mu.RLock()
+	defer k.mu.RUnlock()
+	for name, one := range k.of {
+		if _, stops := one.stops(); stops && name[1] == "" {
+			list = append(list, name[0])
+		}
+	}
+	return list
+}
+
 // both are what was said of the origin and of the room.
 func (k *keepings) both(origin, roomID string) [2]keeping {
 	k.mu.RLock()

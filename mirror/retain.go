@@ -45,10 +45,14 @@ type RetentionReport struct {
 	Records int64      `json:"records"`
 	Bytes   int64      `json:"bytes"`
 	Pending int64      `json:"pending"` // rooms of which more would go if they were attested
+	// Expunged: what was erased and forgotten since the last run is out of the files of
+	// the store.
+	Expunged bool `json:"expunged"`
 }
 
-// Retain lets go of what the bounds of retention no longer keep, and gives the
-// space back to the disk. It is for once a day.
+// Retain lets go of what the bounds of retention no longer keep, gives the space back
+// to the disk, and takes out of the files of the store what was erased or forgotten. It
+// is for once a day.
 func (m *Mirror) Retain(ctx context.Context, now int64) error {
 	report, err := m.retain(ctx, now, true)
 	if err != nil {
@@ -110,12 +114,28 @@ func (m *Mirror) retain(ctx context.Context, now int64, do bool) (RetentionRepor
 		}
 		out.Records, out.Bytes = out.Records+d.Records, out.Bytes+d.Bytes
 	}
+	if !do {
+		return out, nil
+	}
+	return out, m.giveBack(&out, dropped || m.o.Replicas.Finished.Dropped > 0)
+}
+
+// giveBack takes what was erased or forgotten out of the files of the store, or at least
+// gives the space back of what was dropped.
+func (m *Mirror) giveBack(out *RetentionReport, dropped bool) (err error) {
+	if out.Expunged, err = m.o.Replicas.Expunge(); err != nil {
+		return fmt.Errorf("mirror: what was erased or forgotten may still be in the files of the store: %w", err)
+	}
+	if out.Expunged {
+		m.log.Info("what was erased or forgotten is out of the files of the store")
+		return nil
+	}
 	if dropped {
 		if err := m.o.Store.Reclaim(); err != nil {
-			return out, fmt.Errorf("mirror: the space of what was dropped was not given back: %w", err)
+			return fmt.Errorf("mirror: the space of what was dropped was not given back: %w", err)
 		}
 	}
-	return out, nil
+	return nil
 }
 
 // bounds are those of one host.

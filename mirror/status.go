@@ -1,11 +1,14 @@
 package mirror
 
 import (
+	"errors"
 	"maps"
+	"net/http"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/witan-adp/witan/internal/fetch"
 	"github.com/witan-adp/witan/internal/replica"
 )
 
@@ -52,7 +55,7 @@ type RoomStatus struct {
 // held, by origin; of one origin when it is not "", with its rooms.
 func (m *Mirror) Report(origin string) []HostReport {
 	m.mu.Lock()
-	hosts := maps.Clone(m.hosts)
+	hosts, unwanted := maps.Clone(m.hosts), maps.Clone(m.unwanted)
 	m.mu.Unlock()
 	rooms := map[string][]*replica.Replica{}
 	for _, r := range m.o.Replicas.All() {
@@ -67,13 +70,37 @@ func (m *Mirror) Report(origin string) []HostReport {
 	for o := range rooms {
 		origins[o] = true
 	}
+	for o := range unwanted {
+		origins[o] = true
+	}
+	for _, o := range m.keepings.stoppedOrigins() {
+		origins[o] = true
+	}
 	out := []HostReport{}
 	for _, o := range slices.Sorted(maps.Keys(origins)) {
 		if origin == "" || origin == o {
-			out = append(out, m.report(o, hosts[o], rooms[o], origin != ""))
+			one := m.report(o, hosts[o], rooms[o], origin != "")
+			if source, ok := unwanted[o]; ok {
+				one.Source, one.Reason = source, whyUnwanted(one.Reason, source)
+			}
+			out = append(out, one)
 		}
 	}
 	return out
+}
+
+// ReportRoom is the report of the host of a room, with this room alone; false when the
+// name is not that of a room.
+func (m *Mirror) ReportRoom(name string) ([]HostReport, bool) {
+	origin, roomID, err := m.find(name)
+	if err != nil || roomID == "" {
+		return nil, false
+	}
+	list := m.Report(origin)
+	for i := range list {
+		list[i].RoomList = slices.DeleteFunc(list[i].RoomList, func(r RoomStatus) bool { return r.RoomID != roomID })
+	}
+	return list, true
 }
 
 func (m *Mirror) report(origin string, h *host, held []*replica.Replica, whole bool) HostReport {
@@ -163,4 +190,16 @@ func (m *Mirror) unread(origin string, told []RoomStatus, problems map[string]st
 
 func (m *Mirror) equivocated(origin string) bool {
 	return m.o.Equivocated != nil && m.o.Equivocated(origin)
+}
+
+// stateOf is the state of a host whose looks fail in this way.
+func stateOf(err error) string {
+	var s *statusError
+	switch kind := fetch.KindOf(err); {
+	case kind == fetch.Blocked || kind == fetch.BadURL:
+		return Blocked
+	case errors.As(err, &s) && s.discovery && (s.status == http.StatusNotFound || s.status == http.StatusGone):
+		return Gone
+	}
+	return BackingOff
 }

@@ -114,12 +114,20 @@ func (d *dossier) judgeArchive(f verifyFlags) bool {
 	} else if in.Claim == nil {
 		err = errors.New("it has no manifest in its first line")
 	}
-	d.want(err, "archive's own manifest", "the records", "count, last hash, root, digest and CID agree")
+	d.want(err, "archive's own manifest", "the records", "%s", d.agreed())
 	err = nil
 	if s := in.Verifier.Digest.Summary(); s.RoomID != d.RoomID || s.Genesis != d.Genesis {
 		err = fmt.Errorf("the archive is of room %s, genesis %s", s.RoomID, s.Genesis)
 	}
 	return d.want(err, "room and genesis", "the first record", "as the file says")
+}
+
+// agreed says what of a manifest the records bear out.
+func (d *dossier) agreed() string {
+	if n := d.archive.Verifier.Counts[room.Withheld]; n > 0 {
+		return fmt.Sprintf("count, last hash and root agree; digest and CID cannot be checked: %d withheld", n)
+	}
+	return "count, last hash, root, digest and CID agree"
 }
 
 // authentic reads an envelope and checks its hash and its signature.
@@ -253,7 +261,7 @@ func (d *dossier) judgeStatement() {
 	if wrong != nil {
 		err = fmt.Errorf("they differ in %s", strings.Join(wrong, ", "))
 	}
-	if d.want(err, "statement against archive", "the records", "count, last hash, root, digest and CID agree") && s.BundleCID != d.archive.BundleCID {
+	if d.want(err, "statement against archive", "the records", "%s", d.agreed()) && s.BundleCID != d.archive.BundleCID {
 		d.add(resultNote, "bytes of archive.jsonl", "bundle_cid", "not those that the host signed: the records are, the first line is of whoever made the file")
 	}
 }

@@ -36,21 +36,11 @@ func indexCommand() *cobra.Command {
 		if hostFilter != "" {
 			q.Set("host", hostFilter)
 		}
-		pageSize(q, limit, 200)
-		list, err := c.List(ctx, base+"/v1/index/rooms?"+q.Encode(), limit)
-		if err != nil {
-			return err
-		}
-		if c.json {
-			return arrayJSON(c.out, list)
-		}
-		rows := [][]string{{"STATUS", "VERDICT", "RECORDS", "ATTESTED", "TOPIC", "URL"}}
-		for _, v := range list {
+		return c.showList(ctx, base+"/v1/index/rooms", q, limit, 200, []string{"STATUS", "VERDICT", "RECORDS", "ATTESTED", "TOPIC", "URL"}, func(v adp.Value) []string {
 			n, _ := v.Get("records").Int()
-			rows = append(rows, []string{short(v.Get("status").Text(), 20), short(v.Get("verdict").Text(), 20), strconv.FormatInt(n, 10),
-				short(v.Get("attested").Text(), 20), short(v.Get("topic").Text(), 60), plain(v.Get("url").Text())})
-		}
-		return table(c.out, rows)
+			return []string{short(v.Get("status").Text(), 20), short(v.Get("verdict").Text(), 20), number(n),
+				short(v.Get("attested").Text(), 20), short(v.Get("topic").Text(), 60), plain(v.Get("url").Text())}
+		})
 	})
 	cmd.AddCommand(search, indexMessagesCommand(c), indexRebuildCommand())
 	return cmd

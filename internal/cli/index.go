@@ -5,12 +5,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/url"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/witan-adp/witan/adp"
 	"github.com/witan-adp/witan/daemon"
 )
 
@@ -32,27 +32,14 @@ func indexMessagesCommand(c *client) *cobra.Command {
 		if hostFilter != "" {
 			q.Set("host", hostFilter)
 		}
-		pageSize(q, limit, 100)
-		list, err := c.List(ctx, base+"/v1/index/events?"+q.Encode(), limit)
-		if err != nil {
-			return err
-		}
-		if c.json {
-			return arrayJSON(c.out, list)
-		}
-		rows := [][]string{{"RECEIVED", "AUTHOR", "SEQ", "ROOM", "TEXT"}}
-		for _, v := range list {
+		return c.showList(ctx, base+"/v1/index/events", q, limit, 100, []string{"RECEIVED", "AUTHOR", "SEQ", "ROOM", "TEXT"}, func(v adp.Value) []string {
 			at, _ := v.Get("received_at").Int()
 			seq, _ := v.Get("seq").Int()
-			rows = append(rows, []string{utc(at), short(v.Get("author").Text(), 24), strconv.FormatInt(seq, 10), plain(v.Get("room").Text()), short(v.Get("snippet").Text(), 100)})
-		}
-		return table(c.out, rows)
+			return []string{utc(at), short(v.Get("author").Text(), 24), number(seq), plain(v.Get("room").Text()), short(v.Get("snippet").Text(), 100)}
+		})
 	})
 	return cmd
 }
-
-// rebuildTime is long enough for a store of any size that one disk holds.
-const rebuildTime = 12 * time.Hour
 
 // indexRebuildCommand is for the operator of a daemon.
 func indexRebuildCommand() *cobra.Command {
@@ -63,7 +50,7 @@ meanwhile; searches for words look at rooms one after the other, and messages ar
 	data := dataFlag(cmd)
 	cmd.Flags().BoolVar(&inJSON, "json", false, "write JSON")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		raw, err := operatorWithin(cmd.Context(), rebuildTime, *data, "POST", "/index/rebuild", nil)
+		raw, err := operatorWithin(cmd.Context(), longTime, *data, "POST", "/index/rebuild", nil)
 		if err != nil {
 			return err
 		}

@@ -50,7 +50,10 @@ func hostsAfter(cmd *cobra.Command, data, command string, body map[string]any, i
 	if err := json.Unmarshal(raw, &hosts); err != nil {
 		return err
 	}
-	return showHosts(cmd.OutOrStdout(), hosts, false)
+	if err := showHosts(cmd.OutOrStdout(), hosts, false); err != nil {
+		return err
+	}
+	return showRooms(cmd.OutOrStdout(), hosts)
 }
 
 func quarantineCommand(data *string) *cobra.Command {
@@ -91,7 +94,7 @@ func forgetCommand(data *string) *cobra.Command {
 
 What is forgotten is not copied again before: witan mirror resume.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			raw, err := operator(cmd.Context(), *data, "POST", "/mirror/forget", map[string]any{"origin": args[0], "yes": yes})
+			raw, err := operatorWithin(cmd.Context(), longTime, *data, "POST", "/mirror/forget", map[string]any{"origin": args[0], "yes": yes})
 			if err != nil {
 				return err
 			}
@@ -129,8 +132,10 @@ What is forgotten is not copied again before: witan mirror resume.`,
 func retentionCommand(data *string) *cobra.Command {
 	var dry, inJSON bool
 	c := &cobra.Command{Use: "retention", Short: "Let go of the records that mirror.retention no longer keeps, now and not at the next daily run", Args: cobra.NoArgs,
+		Long: `Let go of the records that mirror.retention no longer keeps, give their space back to the disk, and take out of the files of the
+database what was erased (withhold) or forgotten. The same is done once a day. It may take minutes, in proportion to the size of the database.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			raw, err := operator(cmd.Context(), *data, "POST", "/mirror/retention", map[string]any{"dry_run": dry})
+			raw, err := operatorWithin(cmd.Context(), longTime, *data, "POST", "/mirror/retention", map[string]any{"dry_run": dry})
 			if err != nil {
 				return err
 			}
@@ -138,7 +143,7 @@ func retentionCommand(data *string) *cobra.Command {
 				return indented(cmd.OutOrStdout(), raw)
 			}
 			var r struct {
-				Done                    bool
+				Done, Expunged          bool
 				Records, Bytes, Pending int64
 				Rooms                   []struct {
 					URL                      string
@@ -164,6 +169,9 @@ func retentionCommand(data *string) *cobra.Command {
 				verb = "would be dropped; nothing was"
 			}
 			fmt.Fprintf(out, "%s of %s, %s: %s\n", count(r.Records, "record"), count(int64(len(r.Rooms)), "room"), amount(r.Bytes), verb)
+			if r.Expunged {
+				fmt.Fprintln(out, "what was erased or forgotten is out of the files of the database")
+			}
 			if r.Pending > 0 {
 				fmt.Fprintf(out, "in %s more waits for the attestation of the archive, at most until it is 30 days old\n", count(r.Pending, "room"))
 			}
@@ -272,6 +280,11 @@ func showStatus(out io.Writer, raw []byte, inJSON, again bool) error {
 	if err := showHosts(out, hosts, true); err != nil {
 		return err
 	}
+	return showRooms(out, hosts)
+}
+
+// showRooms writes a table for each host that came with rooms.
+func showRooms(out io.Writer, hosts []hostReport) error {
 	for _, h := range hosts {
 		if len(h.RoomList) == 0 {
 			continue

@@ -17,8 +17,11 @@ import (
 	"github.com/witan-adp/witan/daemon"
 )
 
-// operatorTime bounds most commands.
-const operatorTime = 30 * time.Second
+// operatorTime bounds most commands, longTime those that go through the whole store, of any size that one disk holds.
+const (
+	operatorTime = 30 * time.Second
+	longTime     = 12 * time.Hour
+)
 
 // operator sends one command to the admin socket of a running daemon.
 func operator(ctx context.Context, data, method, path string, body any) ([]byte, error) {

@@ -237,23 +237,30 @@ func listCommand(c *client) *cobra.Command {
 			return err
 		}
 		set(q)
-		pageSize(q, limit, 100)
-		list, err := c.List(ctx, base+"/v1/rooms/public?"+q.Encode(), limit)
-		if err != nil {
-			return err
-		}
-		if c.json {
-			return arrayJSON(c.out, list)
-		}
-		rows := [][]string{{"ROOM", "STATUS", "RECORDS", "ENDS", "TOPIC"}}
-		for _, v := range list {
+		return c.showList(ctx, base+"/v1/rooms/public", q, limit, 100, []string{"ROOM", "STATUS", "RECORDS", "ENDS", "TOPIC"}, func(v adp.Value) []string {
 			seq, _ := v.Get("seq").Int()
 			end, _ := v.Get("end_time").Int()
-			rows = append(rows, []string{short(v.Get("id").Text(), 128), short(v.Get("status").Text(), 20), strconv.FormatInt(seq, 10), clock(end), short(v.Get("topic").Text(), 80)})
-		}
-		return table(c.out, rows)
+			return []string{short(v.Get("id").Text(), 128), short(v.Get("status").Text(), 20), number(seq), clock(end), short(v.Get("topic").Text(), 80)}
+		})
 	})
 	return cmd
+}
+
+// showList gets a list, by pages of at most so many entries, and shows one row of each entry, or all of them as JSON.
+func (c *client) showList(ctx context.Context, list string, q url.Values, limit, most int, head []string, row func(adp.Value) []string) error {
+	pageSize(q, limit, most)
+	entries, err := c.List(ctx, list+"?"+q.Encode(), limit)
+	if err != nil {
+		return err
+	}
+	if c.json {
+		return arrayJSON(c.out, entries)
+	}
+	rows := [][]string{head}
+	for _, v := range entries {
+		rows = append(rows, row(v))
+	}
+	return table(c.out, rows)
 }
 
 // queryFlags adds flags that go into a query under their own names, and returns what puts those in that were given.

@@ -338,6 +338,10 @@ func (s *Set) ServeCID(w http.ResponseWriter, req *http.Request) error {
 	h.Set("Content-Type", c.typ)
 	h.Set("Cache-Control", web.CacheFinal) // 451 when records are withheld
 	h.Set("ETag", `"`+cid+`"`)
+	if !web.Ranged(req) {
+		req = req.Clone(req.Context())
+		req.Header.Del("Range")
+	}
 	// the length is declared: an answer that a failing disk cuts is seen to be cut
 	http.ServeContent(w, req, "", time.Time{}, &seeker{ctx: req.Context(), c: c})
 	return nil

@@ -97,6 +97,8 @@ type Set struct {
 	Hidden func(*Replica) bool
 	// Forgotten is called when a replica is gone, if it is not nil. Set as Hidden is.
 	Forgotten func(*Replica)
+	// Finished is what Open found half done.
+	Finished Unfinished
 
 	st *store.Store
 
@@ -140,8 +142,8 @@ func Open(st *store.Store) (*Set, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the replicas: %w", err)
 	}
-	if err := s.finishForgetting(); err != nil {
-		return nil, fmt.Errorf("finish what was to be forgotten: %w", err)
+	if err := s.finish(); err != nil {
+		return nil, err
 	}
 	return s, nil
 }

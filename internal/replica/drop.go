@@ -37,13 +37,20 @@ func (r *Replica) Drop(upTo int64) (freed int64, err error) {
 	if row.Dropped == 0 {
 		return 0, nil
 	}
+	return freed, r.set.sweepDropped(r.ID, row.Dropped)
+}
+
+// sweepDropped deletes the records that a replica lets go of.
+func (s *Set) sweepDropped(id uint64, upTo int64) error {
 	for _, keys := range []func(id uint64, from, to int64) ([]byte, []byte){store.RecordRange, sealedRange} {
-		from, to := keys(r.ID, 1, row.Dropped+1)
-		if err := deleteRange(r.set.st, from, to); err != nil {
-			return freed, err
+		from, to := keys(id, 1, upTo+1)
+		if err := deleteRange(s.st, from, to); err != nil {
+			return err
 		}
 	}
-	return freed, nil
+	var b store.Batch
+	b.Delete(unfinished(metaDrop, id))
+	return s.st.Commit(&b)
 }
 
 func sealedRange(id uint64, from, to int64) ([]byte, []byte) {
@@ -59,6 +66,7 @@ func (r *Replica) letGo(t *Turn, b *store.Batch, upTo, freed int64) error {
 	if len(snap) > maxSnapshot {
 		return fmt.Errorf("replica %d: its state has %d bytes and cannot take the place of the log; the most is %d", r.ID, len(snap), maxSnapshot)
 	}
+	b.Put(unfinished(metaDrop, r.ID), nil)
 	b.Put(store.Snapshot(r.ID), snap)
 	if len(r.tail) > 0 { // hashes that so far only the records hold
 		b.Put(store.TreeTile(r.ID, uint64(r.row.Seq/tileSize)), joinHashes(r.tail))

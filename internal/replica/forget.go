@@ -1,9 +1,8 @@
 package replica
 
 import (
-	"errors"
+	"crypto/rand"
 	"fmt"
-	"strconv"
 
 	"github.com/witan-adp/witan/internal/store"
 )
@@ -11,12 +10,8 @@ import (
 // forgetKeys bounds the keys that one commit deletes.
 const forgetKeys = 4000
 
-// metaForget names what is left to delete of replicas that are forgotten, and
-// metaNext the number of the next replica: a number is never used twice.
-const (
-	metaForget = "forget/"
-	metaNext   = "next-replica"
-)
+// metaNext is the number of the next replica: a number is never used twice.
+const metaNext = "next-replica"
 
 // Forget drops a replica with all that is kept under it: records, tree, archive,
 // the other side of a fork. What others keep about the room, such as statements and
@@ -34,7 +29,7 @@ func (s *Set) Forget(r *Replica) error {
 	err = r.Take(func(t *Turn) error {
 		var b store.Batch
 		b.Delete(store.ReplicaByName(r.Origin, r.RoomID, r.Genesis))
-		b.Put(store.Meta(metaForget+strconv.FormatUint(r.ID, 10)), nil)
+		b.Put(unfinished(metaForget, r.ID), nil)
 		s.mu.Lock()
 		b.Put(store.Meta(metaNext), fmt.Append(nil, s.nextID))
 		s.mu.Unlock()
@@ -81,7 +76,8 @@ func (s *Set) sweep(id uint64) error {
 	var b store.Batch
 	b.Delete(store.Snapshot(id))
 	b.Delete(store.RoomCheckpoint(id))
-	b.Delete(store.Meta(metaForget + strconv.FormatUint(id, 10)))
+	b.Delete(unfinished(metaForget, id))
+	b.Put(store.Meta(metaExpunge), []byte(rand.Text()))
 	return s.st.Commit(&b)
 }
 
@@ -104,40 +100,4 @@ func deleteRange(st *store.Store, from, to []byte) error {
 			return err
 		}
 	}
-}
-
-// finishForgetting goes on where a crash stopped it, and reads the number of the
-// next replica.
-func (s *Set) finishForgetting() error {
-	var left []uint64
-	var bad error
-	err := s.st.View(func(rd store.Reader) error {
-		from := store.Meta(metaForget)
-		from = from[:len(from)-2] // without the end of the string
-		return rd.Scan(from, store.PrefixEnd(from), func(key, _ []byte) bool {
-			name, err := store.ParseMeta(key)
-			if err != nil {
-				bad = err
-				return false
-			}
-			id, err := strconv.ParseUint(name[len(metaForget):], 10, 64)
-			left, bad = append(left, id), err
-			return bad == nil
-		})
-	})
-	if err = errors.Join(err, bad); err != nil {
-		return err
-	}
-	for _, id := range left {
-		if err := s.sweep(id); err != nil {
-			return err
-		}
-	}
-	raw, ok, err := s.st.Get(store.Meta(metaNext))
-	if err != nil || !ok {
-		return err
-	}
-	next, err := strconv.ParseUint(string(raw), 10, 64)
-	s.nextID = max(s.nextID, next)
-	return err
 }

@@ -95,7 +95,7 @@ func TestForgetGoesOnAfterACrash(t *testing.T) {
 	var b store.Batch // what the first step commits
 	b.Delete(store.ReplicaByName(r.Origin, r.RoomID, r.Genesis))
 	b.Delete(store.ReplicaRow(r.ID))
-	b.Put(store.Meta(metaForget+fmt.Sprint(r.ID)), nil)
+	b.Put(unfinished(metaForget, r.ID), nil)
 	b.Put(store.Meta(metaNext), fmt.Append(nil, r.ID+1))
 	if err := st.Commit(&b); err != nil {
 		t.Fatal(err)
@@ -107,7 +107,7 @@ func TestForgetGoesOnAfterACrash(t *testing.T) {
 	if again := keep(t, set, s); again.ID == r.ID {
 		t.Error("a number is used twice")
 	}
-	if _, ok, _ := st.Get(store.Meta(metaForget + fmt.Sprint(r.ID))); ok {
+	if _, ok, _ := st.Get(unfinished(metaForget, r.ID)); ok {
 		t.Error("it would be forgotten again at each start")
 	}
 }

@@ -72,15 +72,9 @@ func (r *Replica) Restore(recs []*adp.Record, count func(*Row, room.Verdict)) er
 			if err != nil {
 				return err
 			}
-			note, ok, err := r.set.st.Get(store.Withheld(r.ID, rec.Seq))
+			w, _, err := r.withholding(rec.Seq)
 			if err != nil {
 				return err
-			}
-			var w Withholding
-			if ok {
-				if err := json.Unmarshal(note, &w); err != nil {
-					return err
-				}
 			}
 			switch {
 			case !cut.Redacted || w.Fate != KeptBack || whole[rec.Seq] != nil:

@@ -265,7 +265,7 @@ func (r *Replica) ServeBundle(w http.ResponseWriter, req *http.Request, public b
 		return fmt.Errorf("replica %d: the manifest: %w", r.ID, err)
 	}
 	tag, cache := `"`+claim.BundleCID+`"`, cacheRule(public, true)
-	if req.Header.Get("Range") != "" {
+	if web.Ranged(req) {
 		c, err := r.content(claim.BundleCID, adp.CodecRaw)
 		if err != nil {
 			return err

@@ -2,6 +2,7 @@ package replica
 
 import (
 	"bytes"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -67,6 +68,7 @@ func (r *Replica) Withhold(seq int64, reason string, now int64, fate Fate) (With
 		}
 		if b.Put(store.Withheld(r.ID, seq), note); w.Fate == Erase {
 			t.Row().Bytes -= int64(len(rec.JSON()) - len(cut.JSON()))
+			b.Put(store.Meta(metaExpunge), []byte(rand.Text()))
 		} else {
 			b.Put(store.Sealed(r.ID, seq), rec.JSON())
 		}
@@ -81,15 +83,9 @@ func (r *Replica) Withhold(seq int64, reason string, now int64, fate Fate) (With
 // withholdKeptBack takes note that the operator withholds a record that came without its
 // envelope: it stays so when the origin shows it again.
 func (r *Replica) withholdKeptBack(b *store.Batch, w *Withholding) error {
-	before, ok, err := r.set.st.Get(store.Withheld(r.ID, w.Seq))
+	old, before, err := r.withholding(w.Seq)
 	if err != nil {
 		return err
-	}
-	var old Withholding
-	if ok {
-		if err := json.Unmarshal(before, &old); err != nil {
-			return err
-		}
 	}
 	if old.Fate != KeptBack {
 		return adp.Errorf(adp.InvalidRequest, "seq %d is withheld already", w.Seq)
@@ -99,6 +95,16 @@ func (r *Replica) withholdKeptBack(b *store.Batch, w *Withholding) error {
 	b.Expect(store.Withheld(r.ID, w.Seq), before)
 	b.Put(store.Withheld(r.ID, w.Seq), note)
 	return err
+}
+
+// withholding reads why a record is withheld, and the bytes of that in the store. Its
+// fate is "" when there is nothing.
+func (r *Replica) withholding(seq int64) (w Withholding, note []byte, err error) {
+	note, ok, err := r.set.st.Get(store.Withheld(r.ID, seq))
+	if err != nil || !ok {
+		return w, nil, err
+	}
+	return w, note, json.Unmarshal(note, &w)
 }
 
 // Release shows a record again whose original was sealed. One whose original was never
@@ -132,15 +138,9 @@ func (r *Replica) Release(seq int64) error {
 
 // releaseKeptBack leaves it to the origin again whether a record is shown.
 func (r *Replica) releaseKeptBack(b *store.Batch, rec *adp.Record) error {
-	note, ok, err := r.set.st.Get(store.Withheld(r.ID, rec.Seq))
+	w, note, err := r.withholding(rec.Seq)
 	if err != nil {
 		return err
-	}
-	var w Withholding
-	if ok {
-		if err := json.Unmarshal(note, &w); err != nil {
-			return err
-		}
 	}
 	if w.Fate != NeverHeld {
 		return adp.Errorf(adp.InvalidRequest, "the original of seq %d is not held here: it was erased, or %s itself withholds it", rec.Seq, r.Origin)
@@ -229,6 +229,7 @@ func (r *Replica) eraseAfterArchive(t *Turn, b *store.Batch) error {
 		}
 		b.Put(store.Withheld(r.ID, w.Seq), note)
 		b.Delete(store.Sealed(r.ID, w.Seq))
+		b.Put(store.Meta(metaExpunge), []byte(rand.Text()))
 	}
 	return nil
 }

@@ -30,13 +30,21 @@ func (s *Store) Reclaim() error {
 	if err := s.roomToCollect(); err != nil {
 		return err
 	}
+	if err := s.compact(); err != nil {
+		return err
+	}
+	return s.collect(worthCollecting)
+}
+
+// compact makes the engine forget what was deleted or overwritten, and count it as garbage where it stands.
+func (s *Store) compact() error {
 	if err := s.flush(); err != nil {
 		return fmt.Errorf("store: flush: %w", err)
 	}
 	if err := s.db.Flatten(1); err != nil {
 		return fmt.Errorf("store: compact: %w", err)
 	}
-	return s.collect(worthCollecting)
+	return nil
 }
 
 // flush writes the memtable to a table.

@@ -49,6 +49,7 @@ type Store struct {
 	free      func() (uint64, error)
 	commitTxn func(*badger.Txn) error
 	inMemory  bool
+	logFile   int64 // size of the value log files
 
 	writeMu sync.Mutex    // held over each group's transaction, and over the whole of Restore
 	gcMu    sync.Mutex    // held while garbage is collected; before writeMu
@@ -80,6 +81,9 @@ func Open(o Options) (*Store, error) {
 	if o.MinFree == 0 {
 		o.MinFree = defaultMinFree
 	}
+	if o.LogFile == 0 {
+		o.LogFile = valueLogFileSize
+	}
 	s := &Store{
 		dir:       o.Dir,
 		log:       &engineLog{log: o.Log},
@@ -87,6 +91,7 @@ func Open(o Options) (*Store, error) {
 		free:      o.free,
 		commitTxn: (*badger.Txn).Commit,
 		inMemory:  o.InMemory,
+		logFile:   o.LogFile,
 		drained:   make(chan struct{}),
 		closed:    make(chan struct{}),
 	}

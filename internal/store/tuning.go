@@ -42,10 +42,6 @@ func engineOptions(o Options, log *engineLog) badger.Options {
 	if o.InMemory {
 		threshold = maxInMemoryValue + 1
 	}
-	logFile := int64(valueLogFileSize)
-	if o.LogFile > 0 {
-		logFile = o.LogFile
-	}
 	return badger.DefaultOptions(o.Dir).
 		WithInMemory(o.InMemory).
 		WithBypassLockGuard(true). // the folder has a lock of ours, see folder.go
@@ -60,7 +56,7 @@ func engineOptions(o Options, log *engineLog) badger.Options {
 		WithBlockCacheSize(16 << 20).
 		WithCompression(options.None).
 		WithValueThreshold(threshold).
-		WithValueLogFileSize(logFile).
+		WithValueLogFileSize(o.LogFile).
 		WithExternalMagic(layoutVersion).
 		WithMetricsEnabled(false)
 }
