@@ -442,6 +442,11 @@ func (c *checker) define(entries []adp.Value) {
 		mode, limits = types.Host, types.Limits{SchemaBytes: c.ctx.Live.Limits.SchemaBytes, Types: c.ctx.Live.Limits.Types}
 	}
 	defs, unresolved, err := types.Resolve(decls, c.s.Registry, c.ctx.Packs, mode, limits)
+	if errors.Is(err, types.ErrTooMany) {
+		c.ch.Registered, c.ch.External, c.ch.Unresolved = nil, nil, true
+		c.doubt(err.Error())
+		return
+	}
 	if err != nil {
 		c.note(err)
 		c.ch.Registered, c.ch.External = nil, nil

@@ -272,3 +272,41 @@ func TestMemoryChain(t *testing.T) {
 		}
 	}
 }
+
+// A room of somebody else that declares types without end is followed all the same; what is over the bound
+// is in doubt, and makes no violation.
+func TestTypesWithoutEnd(t *testing.T) {
+	w := peopled(t)
+	many := func(from, to int) (out []any) {
+		for i := from; i < to; i++ {
+			out = append(out, obj{"type": fmt.Sprintf("many.t%d", i), "kind": "signal", "title": "t", "schema": obj{}})
+		}
+		return out
+	}
+	before, doubts := w.s.Registry.Len(), 0
+	for _, d := range many(0, 1100) {
+		switch v := w.force(w.event(creator, Define, d, nil)); v.Outcome {
+		case Unverifiable:
+			doubts++
+		case Violation:
+			t.Fatalf("%+v", v)
+		}
+	}
+	if n := w.s.Registry.Len(); n > 1024 || n+doubts != before+1100 || !w.s.Unresolved {
+		t.Errorf("%d types are kept, %d were left out", n, doubts)
+	}
+	if v := w.force(w.event(speaker, "many.t1099", obj{}, nil)); v.Outcome != Unverifiable {
+		t.Errorf("an event of a type that was left out: %+v", v)
+	}
+	if v := w.force(w.event(creator, Message, say("x"), nil)); v.Outcome == Violation {
+		t.Errorf("a message behind it: %+v", v)
+	}
+	for i := range maxImports + 10 {
+		if err := w.s.Advance(w.records[len(w.records)-1], &Change{Registered: []string{fmt.Sprintf("adp:x%d/1.0", i)}, External: []types.PackRef{{URI: fmt.Sprint(i)}}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(w.s.Registered) != maxImports || len(w.s.External) != maxImports {
+		t.Errorf("%d and %d imports are remembered", len(w.s.Registered), len(w.s.External))
+	}
+}

@@ -107,6 +107,10 @@ type State struct {
 // maxMaybe bounds Maybe.
 const maxMaybe = 1024
 
+// maxImports bounds Registered and External: whether a host has the packs that it lets a
+// room import is not known.
+const maxImports = 4096
+
 // New is a room before its first record.
 func New(roomID string) *State {
 	return &State{RoomID: roomID, Members: map[adp.AgentID]Member{}, Banned: map[adp.AgentID]bool{}, Requests: map[string]ReviewedRequest{}}
@@ -266,12 +270,12 @@ func (s *State) Advance(r *adp.Record, ch *Change) error {
 	}
 	s.Unresolved = s.Unresolved || ch.Unresolved
 	for _, id := range ch.Registered {
-		if !slices.Contains(s.Registered, id) {
+		if len(s.Registered) < maxImports && !slices.Contains(s.Registered, id) {
 			s.Registered = append(s.Registered, id)
 		}
 	}
 	for _, ref := range ch.External {
-		if !slices.Contains(s.External, ref) {
+		if len(s.External) < maxImports && !slices.Contains(s.External, ref) {
 			s.External = append(s.External, ref)
 		}
 	}

@@ -8,6 +8,7 @@ import "github.com/witan-adp/witan/adp"
 type Registry struct {
 	defs  []*Definition
 	index map[string]int
+	bytes int // of all definitions
 }
 
 // Get is the latest definition of a type.
@@ -46,8 +47,10 @@ func (r *Registry) With(defs []*Definition) (*Registry, error) {
 	}
 	for i, d := range out.defs {
 		out.index[d.Type] = i
+		out.bytes += len(d.json)
 	}
 	for _, d := range defs {
+		out.bytes += len(d.json)
 		i, known := out.index[d.Type]
 		if !known {
 			out.index[d.Type] = len(out.defs)
@@ -57,6 +60,7 @@ func (r *Registry) With(defs []*Definition) (*Registry, error) {
 		if err := keepsKind(out.defs[i], d); err != nil {
 			return nil, err
 		}
+		out.bytes -= len(out.defs[i].json)
 		out.defs[i] = d
 	}
 	return out, nil

@@ -1,6 +1,7 @@
 package types
 
 import (
+	"errors"
 	"net/url"
 
 	"github.com/witan-adp/witan/adp"
@@ -23,7 +24,16 @@ type Limits struct{ SchemaBytes, Types int }
 const (
 	maxTypeName = 128  // bytes; our own host
 	maxPackURI  = 2048 // bytes; our own host
+
+	// Whatever a host allows, these bound what a room can make us keep, and look through with
+	// each definition.
+	maxTypes     = 1024
+	maxTypeBytes = 8 << 20
 )
+
+// ErrTooMany: with these declarations a room would have more types than a replay keeps, so
+// that none of them is taken and what they define is not known.
+var ErrTooMany = errors.New("the room declares more types than are kept here")
 
 // Resolve turns one list of declarations into definitions, in order, given the
 // registry in force and the external packs that the caller has fetched, by
@@ -31,8 +41,9 @@ const (
 //
 // In mode Host a pack that is not there is pack_unavailable; everything else,
 // schemas and limits included, is invalid_event. In mode Replay a pack that is
-// not there is skipped and unresolved is true, and a schema that we do not run
-// still makes a Definition, whose Check answers ErrUnjudged.
+// not there is skipped and unresolved is true, a schema that we do not run
+// still makes a Definition, whose Check answers ErrUnjudged, and far too many types
+// are ErrTooMany.
 func Resolve(decls []*Declaration, reg *Registry, packs map[string]*Pack, mode Mode, lim Limits) (defs []*Definition, unresolved bool, err error) {
 	seen := map[string]bool{}
 	for _, d := range decls {
@@ -57,16 +68,25 @@ func Resolve(decls []*Declaration, reg *Registry, packs map[string]*Pack, mode M
 			defs = append(defs, def)
 		}
 	}
-	if lim.Types > 0 && mode == Host {
-		total := reg.Len()
-		for typ := range seen {
-			if _, known := reg.Get(typ); !known {
-				total++
-			}
+	total, size := reg.Len(), 0
+	if reg != nil {
+		size = reg.bytes
+	}
+	for _, def := range defs {
+		size += len(def.json)
+		if old, known := reg.Get(def.Type); known {
+			size -= len(old.json)
+		} else {
+			total++
 		}
-		if total > lim.Types {
-			return nil, false, invalid("the room would have %d types; at most %d are allowed: import a subset with types", total, lim.Types)
-		}
+	}
+	switch tooMany := total > maxTypes || size > maxTypeBytes; {
+	case mode == Host && lim.Types > 0 && total > lim.Types:
+		return nil, false, invalid("the room would have %d types; at most %d are allowed: import a subset with types", total, lim.Types)
+	case mode == Host && tooMany: // whatever its limits, it must be able to replay its own rooms
+		return nil, false, invalid("the room would have %d types of %d bytes; at most %d of %d are possible: import a subset with types", total, size, maxTypes, maxTypeBytes)
+	case tooMany:
+		return nil, false, ErrTooMany
 	}
 	// what compiles schemas comes last
 	for _, def := range defs {

@@ -201,3 +201,53 @@ func TestRegistry(t *testing.T) {
 	_, err = none.With([]*Definition{declare(t, define("a.b", Signal))[0].def, declare(t, define("a.b", Message))[0].def})
 	wantCode(t, err, adp.InvalidEvent, "another kind in one list")
 }
+
+// However many types a host lets a room have, a replay keeps so many and no more.
+func TestTypesAreBounded(t *testing.T) {
+	var reg *Registry
+	size := 0
+	add := func(mode Mode, n int) error {
+		d := declare(t, define(fmt.Sprintf("a.t%d", n), Signal))
+		defs, unresolved, err := Resolve(d, reg, nil, mode, Limits{})
+		if err != nil || unresolved || len(defs) != 1 {
+			return err
+		}
+		reg, err = reg.With(defs)
+		size += len(defs[0].JSON())
+		return err
+	}
+	for n := range maxTypes {
+		if err := add(Replay, n); err != nil {
+			t.Fatal(n, err)
+		}
+	}
+	if reg.Len() != maxTypes || reg.bytes != size {
+		t.Errorf("%d types of %d bytes, counted as %d", reg.Len(), size, reg.bytes)
+	}
+	if err := add(Replay, maxTypes); !errors.Is(err, ErrTooMany) || adp.CodeOf(err) != "" {
+		t.Errorf("one more: %v", err)
+	}
+	wantCode(t, add(Host, maxTypes), adp.InvalidEvent, "one more on our own host")
+	if err := add(Replay, 7); err != nil { // a type that is there may change
+		t.Errorf("again: %v", err)
+	}
+	// and so many bytes
+	large := func(name string) string {
+		return withSchema(name, `{"description":"`+strings.Repeat("x", maxTypeBytes/4)+`"}`)
+	}
+	if _, _, err := Resolve(declare(t, large("b.a"), large("b.b"), large("b.c")), nil, nil, Replay, Limits{}); err != nil {
+		t.Error(err)
+	}
+	if _, _, err := Resolve(declare(t, large("b.a"), large("b.b"), large("b.c"), large("b.d")), nil, nil, Replay, Limits{}); !errors.Is(err, ErrTooMany) {
+		t.Errorf("too many bytes: %v", err)
+	}
+	old := reg.bytes
+	two, err := reg.With([]*Definition{declare(t, strings.Replace(large("a.t7"), `"message"`, `"signal"`, 1))[0].def})
+	if err != nil {
+		t.Fatal(err)
+	}
+	back, err := two.With([]*Definition{declare(t, define("a.t7", Signal))[0].def})
+	if err != nil || back.bytes != old || two.bytes <= old {
+		t.Errorf("%d bytes, then %d, then %d; %v", old, two.bytes, back.bytes, err)
+	}
+}
