@@ -24,6 +24,23 @@ const tileSize = 256
 // what the store commits at once.
 const maxSnapshot = 4 << 20
 
+// snapped tells of a snapshot how large it was, and how many bytes of records there were.
+type snapped struct {
+	size int
+	at   int64
+}
+
+// Beyond snapshotFree bytes a snapshot that need not be at once waits for records of a
+// part of its size: a small record of somebody else must not make us write much.
+const (
+	snapshotFree = 64 << 10
+	snapshotPart = 16
+)
+
+func (s snapped) worthwhile(bytes int64) bool {
+	return s.size <= snapshotFree || (bytes-s.at)*snapshotPart >= int64(s.size)
+}
+
 // Replica is one room as one host told it. All methods are safe for concurrent
 // use.
 type Replica struct {
@@ -44,6 +61,7 @@ type Replica struct {
 	cached  tile             // the stored tile looked at last
 	flying  map[string]int64 // envelope hashes queued and not yet committed
 	later   int64            // no snapshot before this seq: the last one was too large
+	snapped snapped          // the last one since loading
 	unread  error            // a look-up of this turn that the store could not answer
 	pending atomic.Int64     // commits in flight
 	failed  atomic.Bool      // a commit failed: reload before the next turn
@@ -182,6 +200,7 @@ func (t *Turn) Append(rec *adp.Record, ch *room.Change, extra *store.Batch, done
 		clear(r.flying)
 		r.fresh = nil
 	}
+	_, reviewed := r.state.Requests[ch.RequestID] // else the log does not say who approved it
 	if err := r.state.Advance(rec, ch); err != nil {
 		r.failed.Store(true) // half a change is no state: read it again
 		return err
@@ -218,8 +237,10 @@ func (t *Turn) Append(rec *adp.Record, ch *room.Change, extra *store.Batch, done
 		}
 	}
 	row.Frontier = slices.Clone(r.tree.Frontier()) // the tree goes on in place
-	// what the log alone does not replay to goes into a snapshot at once
-	due := rec.Seq-row.Snapshot >= tileSize || len(ch.External) > 0 || ch.Unresolved || ch.RequestID != "" && ch.Members != nil
+	// what the log alone does not replay to goes into a snapshot at once, or, where it is only that
+	// a pack may be at hand later, soon
+	due := rec.Seq-row.Snapshot >= tileSize || ch.RequestID != "" && ch.Members != nil && !reviewed ||
+		(len(ch.External) > 0 || ch.Unresolved) && r.snapped.worthwhile(row.Bytes)
 	if due && rec.Seq >= r.later {
 		snap, err := r.state.Snapshot()
 		if err != nil {
@@ -230,7 +251,7 @@ func (t *Turn) Append(rec *adp.Record, ch *room.Change, extra *store.Batch, done
 			r.later = rec.Seq + max(tileSize, rec.Seq) // a try costs as much as the state is large, and few states shrink
 		} else {
 			b.Put(store.Snapshot(r.ID), snap)
-			row.Snapshot = rec.Seq
+			row.Snapshot, r.snapped = rec.Seq, snapped{len(snap), row.Bytes}
 		}
 	}
 	ends := ch.Close || ch.Cancel || ch.Contract != nil
@@ -461,7 +482,7 @@ func (r *Replica) reload() error {
 		return fmt.Errorf("replica %d: %w", r.ID, err)
 	}
 	r.row, r.rowJSON, r.tree, r.state = row, raw, tree, st
-	r.tail, r.fresh, r.cached, r.flying, r.later = nil, nil, tile{}, nil, 0
+	r.tail, r.fresh, r.cached, r.flying, r.later, r.snapped = nil, nil, tile{}, nil, 0, snapped{}
 	tileStart := row.Seq / tileSize * tileSize
 	from := min(tileStart, st.Last.Seq)
 	if row.Dropped > 0 {

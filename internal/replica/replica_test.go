@@ -448,6 +448,36 @@ func TestLargeState(t *testing.T) {
 	same(t, again, s)
 }
 
+// In a room whose packs are not to be had, each import could make the whole state be written.
+func TestSnapshotsOfUnresolvedImports(t *testing.T) {
+	s := begin(t, nil)
+	for i := range 10 {
+		s.add(key(byte(100+i)), room.Join, obj{"role": "observer", "perspective": strings.Repeat("p", 60_000)})
+	}
+	const imports = 150
+	first := len(s.recs)
+	for i := range imports {
+		s.add(alice, "type.define", obj{"pack": fmt.Sprintf("https://x.example/%d", i), "digest": "sha256:" + adp.Encode(make([]byte, 32))})
+	}
+	st := memory(t)
+	set := openSet(t, st)
+	r := create(t, set, s)
+	wait(t, feed(t, r, s, 1, first), first-1)
+	snapshots, last := 0, int64(0)
+	for i := first; i < len(s.recs); i++ {
+		wait(t, feed(t, r, s, i, i+1), 1)
+		if at := r.Row().Snapshot; at != last {
+			snapshots, last = snapshots+1, at
+		}
+	}
+	if size := len(s.snapshot()); size < 500_000 || snapshots < 1 || snapshots > 5 {
+		t.Errorf("a state of %d bytes was written %d times", size, snapshots)
+	}
+	same(t, r, s)
+	again, _ := openSet(t, st).Get(testOrigin, testRoom)
+	same(t, again, s)
+}
+
 func TestUnload(t *testing.T) {
 	s, st := begin(t, nil).upTo(3), memory(t)
 	r := create(t, openSet(t, st), s)
