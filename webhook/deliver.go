@@ -191,6 +191,9 @@ func (h *hook) failed(why error, attempts int) error {
 		case attempts >= Tries:
 			s.State, s.Reason, paused = Paused, fmt.Sprintf("%d tries failed, the last one with: %v", attempts, why), "failed"
 		}
+		if s.State == Paused {
+			s.NextTry = 0
+		}
 	}, nil)
 	if err == nil && paused != "" {
 		h.w.metrics.paused.WithLabelValues(paused).Inc()

@@ -171,7 +171,7 @@ func TestTries(t *testing.T) {
 			w.untilEvents(good, Mention, Mention, Mention)
 			w.until("the pause", func() bool { return w.show(h.ID).State == Paused })
 			s := w.show(h.ID)
-			if s.Attempts != Tries || !strings.Contains(s.Reason, "5 tries failed") || s.LastError == "" || s.Waiting != 3 || s.Delivered != 0 || strings.Contains(s.Reason, "whsec") {
+			if s.Attempts != Tries || s.NextTry != 0 || !strings.Contains(s.Reason, "5 tries failed") || s.LastError == "" || s.Waiting != 3 || s.Delivered != 0 || strings.Contains(s.Reason, "whsec") {
 				t.Errorf("%+v", s)
 			}
 			tries := bad.got()
@@ -200,7 +200,6 @@ func TestTries(t *testing.T) {
 	}
 }
 
-// 410 says that no more is wanted.
 // Whatever follows the status of an answer, nobody waits for it.
 func TestAnswerIsNotRead(t *testing.T) {
 	w := newWorld(t, func(o *Options) { o.Timeout = 5 * time.Second }).run()
@@ -227,6 +226,7 @@ func TestAnswerIsNotRead(t *testing.T) {
 	}
 }
 
+// 410 says that no more is wanted.
 func TestGone(t *testing.T) {
 	w := newWorld(t, nil)
 	k := w.create(own, nil)
