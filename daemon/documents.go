@@ -15,7 +15,7 @@ func (d *daemon) document(ctx context.Context, r *replica.Replica) (index.Doc, e
 	row := r.Row()
 	own := r.Origin == d.origin
 	doc := index.Doc{Origin: r.Origin, RoomID: r.RoomID, Genesis: r.Genesis, URL: r.Origin + "/v1/rooms/" + r.RoomID, Own: own,
-		Verdict: row.EffectiveVerdict(), State: row.State, Reason: row.Reason, Unverifiable: row.Unverifiable, Withheld: row.Withheld, SyncedAt: r.SyncedAt.Load()}
+		Verdict: row.EffectiveVerdict(), State: row.State, Reason: row.Reason, Unverifiable: row.Unverifiable, Withheld: row.Withheld, SyncedAt: r.SyncedAt.Load(), FoundAt: row.CopiedAt}
 	if !own {
 		doc.State, doc.Reason = d.mirror.Standing(r)
 		_, doc.Hidden = d.mirror.Hidden(r)

@@ -30,7 +30,7 @@ const (
 )
 
 // narrow are the filters of the index that the feed hands on.
-var narrow = []string{"host", "origin", "tag", "status", "language", "q", "keyword", "creator", "attested", "types", "starts_after", "ends_before", "since"}
+var narrow = []string{"host", "origin", "tag", "status", "language", "q", "keyword", "creator", "attested", "types", "starts_after", "ends_before"}
 
 // wish is a request for ranked rooms.
 type wish struct {
@@ -50,8 +50,8 @@ type wish struct {
 // capabilities and lang are lists with commas; without them, and with a request token,
 // they are the interests that the caller has left. min_score, min_members, min_speakers,
 // min_records and min_attestations leave out what has less. The filters of the index do
-// what they do there; since is about the last activity, Unix ms, and "next" is what
-// to give there the next time.
+// what they do there; since is about when something new came here, Unix ms, and "next" is
+// what to give there the next time: so what a host tells late is not missed.
 func (f *Feed) serveRanked(w http.ResponseWriter, r *http.Request) error {
 	wish, err := f.wish(r)
 	if err != nil {
@@ -61,21 +61,25 @@ func (f *Feed) serveRanked(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	defer func() { <-f.busy }()
+	before := f.o.Now() - 1 // what comes in this very moment comes again the next time
 	found, note, err := f.candidates(r.Context(), wish)
 	if err != nil {
 		return err
 	}
-	now := f.o.Now()
 	next := wish.since
 	var list []ranked
 	for _, rm := range found {
-		next = max(next, min(rm.LastActivity, now)) // a clock elsewhere may be wrong
+		next = max(next, min(rm.NoticedAt, before))
 		if m := match(&wish.in, rm); takes(&wish.in, rm) && m.Score >= wish.minScore && wish.enough(rm) {
 			list = append(list, ranked{*rm, m})
 		}
 	}
 	slices.SortFunc(list, compare)
+	all := len(list)
 	list = f.open(r.Context(), wish, list)
+	if more := all - len(list); wish.since > 0 && more > 0 && len(list) == wish.limit {
+		note = strings.TrimPrefix(note+"; up to "+strconv.Itoa(more)+" rooms more have something new, and next is behind them: give a higher limit, or a narrower query, to see them", "; ")
+	}
 	items := make([]json.RawMessage, len(list))
 	for i, k := range list {
 		if items[i], err = k.encode(wish.interests); err != nil {
@@ -174,6 +178,9 @@ func (f *Feed) wish(r *http.Request) (*wish, error) {
 	}
 	if out.since, err = web.Int64(q, "since", 0, adp.MaxInt, 0); err != nil {
 		return nil, err
+	}
+	if q.Has("since") {
+		out.base.Set("noticed_since", strconv.FormatInt(out.since, 10))
 	}
 	for _, name := range narrow {
 		if v, ok := q[name]; ok {

@@ -48,8 +48,9 @@ type Room struct {
 	Types        []string        `json:"types,omitempty"`
 	Packs        []string        `json:"packs,omitempty"`
 
-	Own    bool `json:"-"` // hosted here
-	Hidden bool `json:"-"` // held and not shown: JSON has only names, verdict, state and reason
+	Own       bool  `json:"-"` // hosted here
+	Hidden    bool  `json:"-"` // held and not shown: JSON has only names, verdict, state and reason
+	NoticedAt int64 `json:"-"` // when the newest of it came here
 }
 
 // MarshalJSON writes no more of a hidden room than what it is called and why it is
@@ -115,7 +116,8 @@ type Result struct {
 // topic, agenda, guidance, tags or titles of types), keyword (ADP §18), creator,
 // visibility, verdict, state, attested, joinable (true or false: public and not
 // over), types (a type, or a pack by ID or URI, of the registry), starts_after,
-// ends_before and since (Unix ms, exclusive; since is about the last activity).
+// ends_before, since and noticed_since (Unix ms, exclusive; since is about the last
+// activity, noticed_since about when that came here).
 //
 // sort is activity (active, scheduled, ended, cancelled; in each the latest
 // activity first), start (the earliest first) or relevance (with q). facets is a

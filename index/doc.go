@@ -45,6 +45,7 @@ type Doc struct {
 	Verdict, State, Reason                                 string
 	Unverifiable, Withheld                                 int64
 	SyncedAt                                               int64 // 0 for own rooms
+	FoundAt                                                int64 // when a room of another host was first stored here; not kept
 	Attestations                                           int64
 	Attested                                               string // "" is "unattested"
 	Own                                                    bool

@@ -153,6 +153,9 @@ func (m *matcher) choose(c *chunk, buf *[chunkLen]uint8) []uint8 {
 	if m.since != math.MinInt64 {
 		narrow(func(i uint8) bool { return c.activity[i] > m.since })
 	}
+	if m.noticed != math.MinInt64 {
+		narrow(func(i uint8) bool { return c.noticed[i] > m.noticed })
+	}
 	if m.in != anyStatus || m.filter.joinable != "" {
 		narrow(func(i uint8) bool { return m.status(c, i) })
 	}
@@ -182,7 +185,7 @@ func (m *matcher) columns(c *chunk, i int) bool {
 		m.hosts != nil && !slices.Contains(m.hosts, c.host[i]),
 		m.languages != nil && !has(m.languages, c.language[i]),
 		m.kinds != nil && !has(m.kinds, c.kinds[i]),
-		c.start[i] <= m.after, c.end[i] >= m.before, c.activity[i] <= m.since,
+		c.start[i] <= m.after, c.end[i] >= m.before, c.activity[i] <= m.since, c.noticed[i] <= m.noticed,
 		(m.in != anyStatus || m.filter.joinable != "") && !m.status(c, uint8(i)):
 		return false
 	}

@@ -69,7 +69,7 @@ func (r *row) room(now int64) Room {
 		Members: d.Members, Speakers: d.Speakers, Records: d.Records, LastActivity: d.LastActivity,
 		Verdict: d.Verdict, State: d.State, Reason: d.Reason, Unverifiable: d.Unverifiable, Withheld: d.Withheld,
 		Attested: d.Attested, Attestations: d.Attestations, SyncedAt: d.SyncedAt, Types: d.Types, Packs: d.Packs,
-		Own: d.Own, Hidden: d.Hidden,
+		Own: d.Own, Hidden: d.Hidden, NoticedAt: r.noticed,
 	}
 }
 

@@ -35,6 +35,7 @@ type filter struct {
 	after      int64 // start_time is more
 	before     int64 // end_time is less
 	since      int64 // last activity is more
+	noticed    int64 // it came here after this
 	facets     []string
 	keyword    string
 	words      []text.Word
@@ -141,7 +142,7 @@ func parseRooms(q url.Values, cursors *web.Cursors) (*filter, error) {
 		slices.SortStableFunc(f.words, func(a, b text.Word) int { return len(b.Text) - len(a.Text) })
 		f.q = text.Fold(s)
 	}
-	f.since = p.time("since", math.MinInt64)
+	f.since, f.noticed = p.time("since", math.MinInt64), p.time("noticed_since", math.MinInt64)
 	if s, ok := p.oneOf("sort", "activity", "start", "relevance"); ok && s == "start" {
 		f.order = byStart
 	} else if ok && s == "relevance" {
@@ -168,7 +169,7 @@ func parseRooms(q url.Values, cursors *web.Cursors) (*filter, error) {
 // parsePublic reads the query of GET /v1/rooms/public (ADP §18).
 func parsePublic(q url.Values, cursors *web.Cursors) (*filter, error) {
 	p := &params{q: q, kept: url.Values{}}
-	f := &filter{mask: isLive | isOwn, want: isLive | isOwn, order: byID, since: math.MinInt64}
+	f := &filter{mask: isLive | isOwn, want: isLive | isOwn, order: byID, since: math.MinInt64, noticed: math.MinInt64}
 	f.common(p)
 	return f.page(p, cursors, "rooms/public", 20, 100)
 }

@@ -35,6 +35,7 @@ type row struct {
 	kinds    string // types, their titles and packs, which many rooms have in common
 	folded   string // the search text where it is not doc in lower case
 	keywords int32  // keyword sees search text[:keywords]
+	noticed  int64  // when the newest of it came here, Unix ms; FoundAt before it is listed
 }
 
 // The order of the strings in a packed Doc. What the order of a list and the search
@@ -197,7 +198,7 @@ func newRow(d Doc, before *row) *row {
 		d.Policy = nil
 	}
 	d.Tags, d.Types, d.Titles, d.Packs = cleanAll(d.Tags), cleanAll(d.Types), cleanAll(d.Titles), cleanAll(d.Packs)
-	r := &row{id: idOf(d.Origin, d.RoomID), doc: pack(&d), kinds: kindsOf(&d)}
+	r := &row{id: idOf(d.Origin, d.RoomID), doc: pack(&d), kinds: kindsOf(&d), noticed: d.FoundAt}
 	if before != nil && before.kinds == r.kinds && before.words() == r.words() {
 		r.hash, r.keywords, r.folded, r.kinds = before.hash, before.keywords, before.folded, before.kinds
 		return r

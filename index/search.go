@@ -70,6 +70,7 @@ func (s *searcher) changed(before, after *row) {
 // Load reads what the text store has. Call it before the first Put, and Loaded after
 // the last one of the start: what no room was put for is deleted then.
 func (x *Index) Load() error {
+	x.rows.setLoading(true)
 	s := &x.search
 	if s.store == nil {
 		return nil
@@ -101,6 +102,7 @@ func (x *Index) Load() error {
 
 // Loaded tells that all rooms were put.
 func (x *Index) Loaded() {
+	x.rows.setLoading(false)
 	s := &x.search
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -32,6 +32,7 @@ type chunk struct {
 	start    [chunkLen]int64
 	end      [chunkLen]int64
 	activity [chunkLen]int64
+	noticed  [chunkLen]int64
 	row      [chunkLen]*row
 }
 
@@ -60,6 +61,7 @@ type table struct {
 	epoch     uint64 // number of snapshots taken
 	listEpoch uint64 // of chunks
 	version   uint64 // number of writes
+	loading   bool   // what is put was here before
 
 	hosts, languages, tags, kinds dict
 }
@@ -109,6 +111,12 @@ func (t *table) get(n id) *row {
 		return t.chunks[slot/chunkLen].row[slot%chunkLen]
 	}
 	return nil
+}
+
+func (t *table) setLoading(on bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.loading = on
 }
 
 // find gives the places of rooms that are listed now.
@@ -181,6 +189,21 @@ func (t *table) change(n id, f func(*row) *row) {
 	}
 }
 
+// noticed is when the newest of a row came here. Of what was here before the start it
+// follows from what is stored.
+func (t *table) noticed(r *row, d *Doc, before *row, now int64) int64 {
+	if before == nil {
+		if t.loading {
+			return min(max(d.LastActivity, r.noticed), now)
+		}
+		return now
+	}
+	if b := before.unpack(); b.Genesis == d.Genesis && b.Records == d.Records && b.LastActivity == d.LastActivity && b.Hidden == d.Hidden {
+		return before.noticed
+	}
+	return now
+}
+
 // set writes a row, or nil, into its place, and gives the one before. It needs mu.
 func (t *table) set(slot uint32, r *row) (before *row) {
 	t.version++
@@ -195,6 +218,8 @@ func (t *table) set(slot uint32, r *row) (before *row) {
 		d := r.unpack()
 		c.bits[i] = bitsOf(&d)
 		c.start[i], c.end[i], c.activity[i] = d.StartTime, d.EndTime, d.LastActivity
+		r.noticed = t.noticed(r, &d, before, now)
+		c.noticed[i] = r.noticed
 		c.creator[i] = creatorMark(d.Creator)
 		c.host[i], _ = t.hosts.use(d.Origin, now)
 		c.language[i], _ = t.languages.use(strings.ToLower(d.Language), now)
