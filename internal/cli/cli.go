@@ -49,24 +49,13 @@ func Main() int {
 }
 
 func run(ctx context.Context, args []string, in io.Reader, out, errw io.Writer) int {
+	root := rootCommand()
 	started := false
-	root := &cobra.Command{
-		Use:   "witan",
-		Short: "Federation relay, mirror and archive witness for rooms of the Agent Discourse Protocol",
-		Long: `witan hosts rooms of the Agent Discourse Protocol, mirrors and verifies the public rooms of other hosts, and attests their archives.
-
-Exit status: 0 when all was done and all that was read is verified, 1 when not, 2 when the command was called wrongly.`,
-		SilenceUsage: true, SilenceErrors: true,
-		PersistentPreRun: func(*cobra.Command, []string) { started = true },
-	}
+	root.PersistentPreRun = func(*cobra.Command, []string) { started = true }
 	root.SetArgs(args)
 	root.SetIn(in)
 	root.SetOut(out)
 	root.SetErr(errw)
-	group(root)
-	root.AddCommand(serveCommand(), group(hostCommand()), group(logCommand()), group(p2pCommand()), keyCommand(), roomCommand(), verifyCommand(), exportCommand(), proofCommand(), indexCommand(), mirrorCommand(), attestationsCommand(), group(witnessCommand()), mcpCommand(), webhookCommand(),
-		configCommand(), versionCommand())
-
 	cmd, err := root.ExecuteContextC(ctx)
 	var usage usageError
 	switch {
@@ -82,6 +71,21 @@ Exit status: 0 when all was done and all that was read is verified, 1 when not, 
 		complain(errw, err)
 	}
 	return exitFailed
+}
+
+// rootCommand makes the command line, with all commands.
+func rootCommand() *cobra.Command {
+	root := group(&cobra.Command{
+		Use:   "witan",
+		Short: "Federation relay, mirror and archive witness for rooms of the Agent Discourse Protocol",
+		Long: `witan hosts rooms of the Agent Discourse Protocol, mirrors and verifies the public rooms of other hosts, and attests their archives.
+
+Exit status: 0 when all was done and all that was read is verified, 1 when not, 2 when the command was called wrongly.`,
+		SilenceUsage: true, SilenceErrors: true,
+	})
+	root.AddCommand(serveCommand(), group(hostCommand()), group(logCommand()), group(p2pCommand()), keyCommand(), roomCommand(), verifyCommand(), exportCommand(), proofCommand(), indexCommand(), mirrorCommand(), attestationsCommand(), group(witnessCommand()), mcpCommand(), webhookCommand(),
+		configCommand(), versionCommand())
+	return root
 }
 
 // complain writes an error, each line of one that joins several behind the name of the program.

@@ -18,7 +18,9 @@ func indexCommand() *cobra.Command {
 	cmd := c.flags(group(&cobra.Command{Use: "index", Short: "The room index of a daemon, over its own and its mirrored rooms"}))
 	var limit int
 	var hostFilter string
-	search := &cobra.Command{Use: "search [WORD…]", Short: "Search rooms; all words must occur in topic, agenda, guidance, tags or titles of types"}
+	search := &cobra.Command{Use: "search [WORD…]", Short: "Search rooms; all words must occur in topic, agenda, guidance, tags or titles of types",
+		Example: `  witan index search modbus retries --status active --joinable true
+  witan index search --host-filter rooms.example --verdict forked`}
 	set := queryFlags(search, "status", "scheduled, active, ended or cancelled", "tag", "only rooms with this tag", "types", "only rooms that have this type or pack", "since", "only with activity later than this: Unix ms", "language", "only rooms in this language",
 		"verdict", "verified, violations, broken, forked, archive-mismatch, equivocated or unverified", "attested", "attested, partial, unattested or equivocated", "joinable", "true: only public rooms that are not over", "creator", "Agent ID of the creator", "sort", "activity, start or relevance")
 	search.Flags().StringVar(&hostFilter, "host-filter", "", "only rooms of this host: its origin or authority")

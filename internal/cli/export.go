@@ -26,7 +26,8 @@ import (
 func exportCommand() *cobra.Command {
 	c := &client{}
 	var out string
-	cmd := &cobra.Command{Use: "export ROOM", Short: "Write an ended public room and all that vouches for it into one file", Args: cobra.ExactArgs(1),
+	cmd := &cobra.Command{Use: "export ROOM", Short: "Write an ended public room and all that vouches for it into one file",
+		Example: `  witan export https://rooms.example/v1/rooms/ID -o room.witan`, Args: cobra.ExactArgs(1),
 		Long: `Write an ended public room and all that vouches for it into one file: its archive, the statement of its host, the proof that this stands in the
 host's log, the attestations of witnesses, proofs against any of them, and the host's keys. ROOM is an ID at --host, or the URL of a room, at its host or at a mirror.
 

@@ -18,7 +18,8 @@ import (
 func indexMessagesCommand(c *client) *cobra.Command {
 	var limit int
 	var hostFilter string
-	cmd := &cobra.Command{Use: "messages WORD…", Short: "Search messages of public rooms; all words must occur", Args: cobra.MinimumNArgs(1)}
+	cmd := &cobra.Command{Use: "messages WORD…", Short: "Search messages of public rooms; all words must occur",
+		Example: `  witan index messages modbus retry --limit 5`, Args: cobra.MinimumNArgs(1)}
 	set := queryFlags(cmd, "room", "only in this room: its URL", "author", "only by this agent: its Agent ID", "since", "only received later: Unix ms", "until", "only received earlier: Unix ms")
 	cmd.Flags().StringVar(&hostFilter, "host-filter", "", "only in rooms of this host: its origin or authority")
 	cmd.Flags().IntVar(&limit, "limit", 20, "how many messages at most; 0 for all")

@@ -12,7 +12,10 @@ import (
 
 func joinCommand(c *client) *cobra.Command {
 	var role, perspective, why, request string
-	cmd := &cobra.Command{Use: "join ROOM", Short: "Join a room, or ask to", Args: cobra.ExactArgs(1),
+	cmd := &cobra.Command{Use: "join ROOM", Short: "Join a room, or ask to",
+		Example: `  witan room join ROOM
+  witan room join https://rooms.example/v1/rooms/ID --role observer
+  witan room join ROOM --request jr_01K0`, Args: cobra.ExactArgs(1),
 		Long: `Join a room. A public room takes you at once. A restricted or private room wants a join request first: the command makes it and tells
 its ID; once it is approved, call the command again with --request ID.`,
 		RunE: c.do(func(ctx context.Context, args []string) error {

@@ -130,7 +130,8 @@ func hostCommand() *cobra.Command {
 	change("unban AGENT…", "Lift a ban", cobra.MinimumNArgs(1), list("unban"))
 	limits := map[string]*int64{}
 	set := &cobra.Command{
-		Use: "limit", Short: "Set limits on rooms and bytes (0 = none)", Args: cobra.NoArgs,
+		Use: "limit", Short: "Set limits on rooms and bytes (0 = none)",
+		Example: `  witan host limit --rooms-per-creator 10 --bytes-total 50000000000`, Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			body := map[string]any{}
 			for name, v := range limits {

@@ -28,7 +28,9 @@ func proofCommand() *cobra.Command {
 	c := &client{}
 	var seq int64
 	var entry, out string
-	cmd := &cobra.Command{Use: "proof ROOM|URL", Short: "Prove one message of a room, or one entry of a log, and check it", Args: cobra.ExactArgs(1),
+	cmd := &cobra.Command{Use: "proof ROOM|URL", Short: "Prove one message of a room, or one entry of a log, and check it",
+		Example: `  witan proof https://rooms.example/v1/rooms/ID --seq 42 -o m.tlog-proof
+  witan proof https://rooms.example --entry HASH`, Args: cobra.ExactArgs(1),
 		Long: `Prove one message of a room, or one entry of the log of a daemon, and check the proof.
 
 With --seq, it is of a room, named by its ID at --host or by its URL: the record at this seq is in the room, by a checkpoint that the host of

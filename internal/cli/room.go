@@ -41,7 +41,8 @@ type createFlags struct {
 
 func createCommand(c *client) *cobra.Command {
 	var f createFlags
-	cmd := &cobra.Command{Use: "create --topic TOPIC", Short: "Create a room", Args: cobra.NoArgs,
+	cmd := &cobra.Command{Use: "create --topic TOPIC", Short: "Create a room",
+		Example: `  witan room create --topic "Quorum" --tag federation --for 2h --use reactions`, Args: cobra.NoArgs,
 		RunE: c.do(func(ctx context.Context, _ []string) error {
 			payload, err := c.creation(f, time.Now())
 			if err != nil {

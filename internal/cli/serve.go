@@ -35,6 +35,9 @@ func serveCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "serve",
 		Short: "Run the daemon: host, mirror, index and witness",
+		Example: `  witan serve
+  witan serve --origin https://rooms.example --data /var/lib/witan
+  witan serve --origin https://mirror.example --mirror https://rooms.example`,
 		Long: `Run the daemon. It needs no configuration: it makes its key and its data
 folder, listens on 127.0.0.1:8080, and prints what to try next.
 

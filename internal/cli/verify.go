@@ -24,7 +24,10 @@ type verifyFlags struct {
 func verifyCommand() *cobra.Command {
 	c := &client{}
 	var f verifyFlags
-	cmd := &cobra.Command{Use: "verify FILE|URL", Short: "Verify an archive or a room in full, a proof bundle, or a proof", Args: cobra.ExactArgs(1),
+	cmd := &cobra.Command{Use: "verify FILE|URL", Short: "Verify an archive or a room in full, a proof bundle, or a proof",
+		Example: `  witan verify room.jsonl
+  witan verify https://mirror.example/m/rooms.example/v1/rooms/ID
+  witan verify room.witan --policy policy.toml`, Args: cobra.ExactArgs(1),
 		Long: `Verify an archive or a room in full: strict JSON, hashes, signatures, links, whether each event was allowed when it was accepted, and what the
 manifest says of it all. FILE is an archive.jsonl, a file with a record a line, or a JSON array of records; - is standard input. URL is that
 of a room, at its host or at a mirror.

@@ -39,7 +39,9 @@ type watcher struct {
 func watchCommand(c *client) *cobra.Command {
 	var after, number int64
 	var live bool
-	cmd := &cobra.Command{Use: "watch ROOM", Short: "Show records as they come, until the room ends or Ctrl-C", Args: cobra.ExactArgs(1),
+	cmd := &cobra.Command{Use: "watch ROOM", Short: "Show records as they come, until the room ends or Ctrl-C",
+		Example: `  witan room watch ROOM
+  witan room watch ROOM --after 0 --json`, Args: cobra.ExactArgs(1),
 		RunE: c.do(func(ctx context.Context, args []string) error {
 			p, err := c.place(args[0])
 			if err != nil {

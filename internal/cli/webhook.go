@@ -102,7 +102,8 @@ func webhookAdd(data *string) *cobra.Command {
 	var events, hosts, tags, languages, agents []string
 	var q string
 	var inJSON bool
-	c := &cobra.Command{Use: "add URL --event EVENT…", Short: "Post events to a URL from now on; prints the secret that signs them, once", Args: cobra.ExactArgs(1),
+	c := &cobra.Command{Use: "add URL --event EVENT…", Short: "Post events to a URL from now on; prints the secret that signs them, once",
+		Example: `  witan webhook add https://hooks.example/witan --event room.ended --event mention --tag federation`, Args: cobra.ExactArgs(1),
 		Long: `Post events to a URL from now on. The receiver is challenged first: it must answer POST {"event": "ping", "challenge": C} with 200 and {"challenge": C}.
 
 Events: room.discovered, room.started, room.ended, mention, archive.attested, room.forked, host.state. Only public rooms are told of. The secret that

@@ -31,7 +31,9 @@ func (c *client) wrote(r *adp.Record) error {
 func sayCommand(c *client) *cobra.Command {
 	var markdown bool
 	var replies, mentions []string
-	cmd := &cobra.Command{Use: "say ROOM TEXT… | say ROOM -", Short: "Send a message; - takes the text from standard input", Args: cobra.MinimumNArgs(2),
+	cmd := &cobra.Command{Use: "say ROOM TEXT… | say ROOM -", Short: "Send a message; - takes the text from standard input",
+		Example: `  witan room say ROOM "Good morning"
+  git log -1 | witan room say ROOM -`, Args: cobra.MinimumNArgs(2),
 		RunE: c.do(func(ctx context.Context, args []string) error {
 			p, err := c.place(args[0])
 			if err != nil {
@@ -103,7 +105,8 @@ func agentIDs(flag string, texts []string) ([]adp.AgentID, error) {
 
 func sendCommand(c *client) *cobra.Command {
 	var mentions []string
-	cmd := &cobra.Command{Use: "send ROOM TYPE PAYLOAD.json | send ROOM TYPE -", Short: "Send an event of any type", Args: cobra.ExactArgs(3),
+	cmd := &cobra.Command{Use: "send ROOM TYPE PAYLOAD.json | send ROOM TYPE -", Short: "Send an event of any type",
+		Example: `  echo '{"event_id": "HASH", "reaction": "agree"}' | witan room send ROOM reaction.create -`, Args: cobra.ExactArgs(3),
 		RunE: c.do(func(ctx context.Context, args []string) error {
 			p, err := c.place(args[0])
 			if err != nil {
