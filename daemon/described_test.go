@@ -130,7 +130,7 @@ func (x *described) call(a ask) (body []byte, header http.Header) {
 		at += "?" + put(a.query, url.QueryEscape)
 	}
 	name := fmt.Sprintf("%s (%s %s)", a.op, op.method, at)
-	ctx, cancel := context.WithTimeout(x.t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(x.t.Context(), patience)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, op.method, x.d.origin+at, bytes.NewReader(a.body))
 	if err != nil {

@@ -181,8 +181,14 @@ func TestRelayFlood(t *testing.T) {
 		})
 		return time.Since(began)
 	}
-	say() // the relay brings it
+	until(t, "the relay is up", func() bool { // what goes out before it is, nobody hears
+		a.act(creator, id, "message.create", text("is anybody there?"))
+		var recs []json.RawMessage
+		status, _, _ := b.call("GET", fmt.Sprintf("%s?after_seq=%d&wait=1", events, said.Add(1)), nil, &recs)
+		return status == 200 && len(recs) > 0
+	})
 	attack := startAttack(t, b.info.Peers[0], a.origin, id)
+	until(t, "the flood has begun to be looked at", func() bool { return b.relayMessages("reject") > 0 })
 
 	heap := func() uint64 {
 		runtime.GC()
@@ -198,7 +204,6 @@ func TestRelayFlood(t *testing.T) {
 			most = max(most, heap())
 		}
 	}
-	until(t, "the flood has begun to be looked at", func() bool { return b.relayMessages("reject") > 0 })
 	rejected := b.relayMessages("reject")
 	judged := rejected + b.relayMessages("ignore")
 	sent := attack()

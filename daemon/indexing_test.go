@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -110,7 +111,10 @@ func TestIndexIsDerived(t *testing.T) {
 		}
 		return all
 	}
-	until(t, "the message to be found", func() bool { return len(a.said("q=hoot")) == 1 })
+	until(t, "everything to be found", func() bool {
+		all := answers()
+		return len(a.said("q=hoot")) == 1 && !slices.Contains(all, "[]") && strings.Contains(all[0], `"records":2`)
+	})
 	want := answers()
 	same := func(when string) {
 		t.Helper()

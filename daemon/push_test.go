@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -18,6 +19,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -41,6 +43,10 @@ func TestMain(m *testing.M) {
 // runChild is a daemon until it is killed. It prints a line when it answers.
 func runChild(data, port string) error {
 	ln, err := net.Listen("tcp", "127.0.0.1:"+port)
+	for end := time.Now().Add(patience); errors.Is(err, syscall.EADDRINUSE) && time.Now().Before(end); {
+		<-time.After(20 * time.Millisecond) // somebody else has it for a moment
+		ln, err = net.Listen("tcp", "127.0.0.1:"+port)
+	}
 	if err != nil {
 		return err
 	}
@@ -151,10 +157,7 @@ func listen(t *testing.T, answer func(http.ResponseWriter, *http.Request)) *list
 
 func (l *listener) start() {
 	l.t.Helper()
-	ln, err := net.Listen("tcp", l.addr)
-	if err != nil {
-		l.t.Fatal(err)
-	}
+	ln := listenAt(l.t, l.addr)
 	l.addr = ln.Addr().String()
 	l.s = httptest.NewUnstartedServer(http.HandlerFunc(l.serve))
 	l.s.Listener.Close()

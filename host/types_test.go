@@ -83,7 +83,7 @@ func TestHostilePattern(t *testing.T) {
 	c, id := w.open(obj{"types": []any{typeDecl(obj{"schema": obj{"type": "object", "properties": obj{"s": obj{"type": "string", "pattern": "^(a+)+$"}}}})}})
 	start := time.Now()
 	w.act(c, id, "a.b", obj{"s": strings.Repeat("a", 40_000) + "!"}).refused(422, adp.PayloadSchemaViolation)
-	if d := time.Since(start); d > 5*time.Second {
+	if d := time.Since(start); d > time.Minute { // it takes milliseconds, or for ever
 		t.Errorf("it took %v", d)
 	}
 }

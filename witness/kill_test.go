@@ -111,13 +111,14 @@ func signUntilKilled(dir string) {
 	if os.Getenv(childRenew) != "" {
 		must[LogStatus](child{})(n.w.NewLog())
 	}
-	go func() { // the log as others see it
+	go func() { // the log as others see it, who leave it some time to work
 		last := ""
 		for {
 			if note := n.w.ownCheckpoint(); string(note) != last {
 				last = string(note)
 				say("log", note)
 			}
+			<-time.After(100 * time.Microsecond)
 		}
 	}()
 	// rooms that end, and rooms that go on

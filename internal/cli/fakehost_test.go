@@ -102,7 +102,7 @@ func (h *fakeHost) forget() {
 
 // asked waits for a request, and forgets it and those before.
 func (h *fakeHost) asked(part string) error {
-	limit := time.After(20 * time.Second)
+	limit := time.After(patience)
 	for {
 		h.mu.Lock()
 		moved := h.moved

@@ -59,9 +59,11 @@ func TestErrorsQuote(t *testing.T) {
 		}
 	}
 	for name, answer := range map[string]http.HandlerFunc{
-		"a message":  coded("permission_denied"),
-		"a code":     coded(orders),
-		"a redirect": func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "https://evil.example/"+orders, http.StatusFound) },
+		"a message": coded("permission_denied"),
+		"a code":    coded(orders),
+		"a redirect": func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, "https://evil.example/"+orders, http.StatusFound)
+		},
 		"a type of content": func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", orders)
 			fmt.Fprint(w, orders)

@@ -8,10 +8,13 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"golang.org/x/time/rate"
 
+	"github.com/witan-adp/witan/adp"
 	"github.com/witan-adp/witan/internal/inspect/inspecttest"
 	"github.com/witan-adp/witan/internal/web"
 )
@@ -93,15 +96,32 @@ func TestHTTPRefuses(t *testing.T) {
 			t.Errorf("%s: %d %.300s, want %d with %q", name, status, body, c.status, c.want)
 		}
 	}
-	refused := 0
-	for range 3 * requestsBurst {
-		if status, body := post(ping, nil); status == 429 && strings.Contains(body, "rate_limited") {
-			refused++
+}
+
+// An address asks so often, and then as time passes; another one does not pay for it.
+func TestHTTPPace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := NewHTTP(Options{Daemon: "http://h.example", Version: "1"}, http.NotFoundHandler())
+		limited := func(client string) bool {
+			r := httptest.NewRequest("POST", "/mcp", strings.NewReader("{"))
+			r.RemoteAddr = client + ":1"
+			return adp.CodeOf(h.Serve(httptest.NewRecorder(), r)) == adp.RateLimited
 		}
-	}
-	if refused == 0 {
-		t.Error("nothing bounds how often an address asks")
-	}
+		for _, n := range []int{requestsBurst, requestsPerSec} {
+			for i := range n {
+				if limited("192.0.2.1") {
+					t.Fatalf("request %d of %d is refused", i+1, n)
+				}
+			}
+			if !limited("192.0.2.1") {
+				t.Error("nothing bounds how often an address asks")
+			}
+			time.Sleep(time.Second) // of the bubble
+		}
+		if limited("192.0.2.2") {
+			t.Error("another address is refused")
+		}
+	})
 }
 
 // While an address has all its seats taken, it gets no more; a call that nobody waits for any more ends.

@@ -14,7 +14,9 @@ import (
 	"github.com/libp2p/go-libp2p/core/peer"
 )
 
-const patience = 20 * time.Second
+// patience is how long a test waits for what must come: longer than the most overloaded
+// machine takes.
+const patience = 3 * time.Minute
 
 // until waits for a condition that comes true by itself, and fails the test if it does not.
 func until(t *testing.T, what string, ok func() bool) {
