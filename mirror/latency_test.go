@@ -104,7 +104,7 @@ func TestRelayLatency(t *testing.T) {
 			}
 		}
 	}
-	until(t, "the topic is up on both sides", func() bool { _, ok := say(all[0], 200*time.Millisecond); return ok })
+	until(t, "the topic is up on both sides", func() bool { _, ok := say(all[0], 2*time.Second); return ok })
 	for _, c := range []struct {
 		what string
 		room func(i int) *story
@@ -161,7 +161,7 @@ func TestFloodOfAPeer(t *testing.T) {
 		}
 		return true
 	}
-	until(t, "the topic is up on both sides", func() bool { return say(200 * time.Millisecond) })
+	until(t, "the topic is up on both sides", func() bool { return say(2 * time.Second) })
 
 	flooder, err := p2p.New(p2p.Options{Key: ed25519.NewKeyFromSeed(slices.Repeat([]byte{3}, 32)), Listen: []string{"/ip4/127.0.0.1/tcp/0"},
 		Peers: b.Addrs()[:1], AllowPrivate: true, Log: slog.New(slog.DiscardHandler)})
