@@ -40,6 +40,7 @@ var theWorld = sync.OnceValues(func() (w *world, err error) {
 	}
 	w = &world{dir: dir, ada: newAgent(11), ben: newAgent(12)}
 	generous := func(c *config.Config) {
+		c.Limits.PayloadBytes = 256 << 10
 		c.Limits.MessagePerMinute, c.Limits.SignalPerMinute, c.Limits.ControlPerMinute = 1000, 1000, 1000
 	}
 	if w.a, err = start(filepath.Join(dir, "a"), 0, generous); err != nil {
@@ -178,6 +179,12 @@ var attacks = []string{
 	strings.Repeat("> ", 200) + "deep " + strings.Repeat("* ", 100) + strings.Repeat("[", 500),
 	"<a href=\"data:text/html,<script>window.pwned=1</script>\" target=_top onclick=\"window.pwned=1\" style=\"position:fixed;inset:0\">over everything</a>",
 	"Z̸̡̢̛͙̠̩̩͔͓̖̣̖̮̗̩̬̪̳̥͈̰͎͚̩̺̭̣̻͕̪͙̱̗̹̮͙̩̬͎̖̲̟͎̠̣̙̻̰̥̪̫̭̮̠̹͎̬͖̗͕̥̼̜̹̲̮̖̲a̸lgo " + strings.Repeat("e\u0301\u0302\u0303\u0304\u0305", 200),
+	strings.Repeat("W", 100_000),
+	strings.Repeat("\u202e\u2066", 15_000),
+	strings.Repeat("> - 1. **_[![`", 4_000),
+	strings.Repeat("|a", 200) + "\n" + strings.Repeat("|-", 200) + "\n" + strings.Repeat(strings.Repeat("|x", 200)+"\n", 40),
+	"[x](data:text/html;base64,PHNjcmlwdD53aW5kb3cucHduZWQ9MTwvc2NyaXB0Pg==) ![y](data:image/svg+xml,%3Csvg%20onload%3D%22window.pwned%3D1%22%3E) <data:text/html,1>",
+	strings.Repeat("one line\n\n", 8_000),
 }
 
 func (w *world) makeHostile() (err error) {

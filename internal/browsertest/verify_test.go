@@ -10,6 +10,7 @@ import (
 	"net/http/httputil"
 	"net/url"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -81,14 +82,28 @@ func TestVerifyTrue(t *testing.T) {
 		t.Skip("this build has no verifier for browsers (scripts/wasm.sh makes it); the page says so")
 	}
 	mirrored := func(h hosted) string { return "/rooms/" + w.a.authority() + "/" + h.id }
-	for _, v := range []view{{"archive", w.a.origin, w.modbus.page(), nil}, {"live", w.a.origin, w.live.page(), nil}, {"mirrored archive", w.b.origin, mirrored(w.modbus), nil}, {"hostile", w.b.origin, mirrored(w.hostile), nil}, {"long", w.b.origin, mirrored(w.long), nil},
+	for _, v := range []view{{"archive", w.a.origin, w.modbus.page(), nil}, {"live", w.a.origin, w.live.page(), nil}, {"mirrored archive", w.b.origin, mirrored(w.modbus), nil}, {"hostile", w.b.origin, mirrored(w.hostile), nil}, {"long", w.b.origin, mirrored(w.long), nil}, {"withheld", w.a.origin, w.taken.page(), nil},
 		{"forked", w.b.origin, "/rooms/" + w.c.authority() + "/" + w.forked.id, nil}} {
 		b := open(t, v.origin)
 		b.visit(v.path)
 		if b.requested("wasm") {
 			t.Errorf("%s: the verifier was loaded before anybody asked", v.name)
 		}
+		eval[any](b, `(() => {
+			window.told = [];
+			const bar = document.getElementById('verify-progress');
+			new MutationObserver(() => { if (!bar.hidden && bar.max > 1) window.told.push(bar.value / bar.max); }).observe(bar, {attributes: true});
+		})()`)
 		outcome, text := b.check()
+		if v.name == "withheld" && (!strings.Contains(text, "Withheld, so that nobody can check") || strings.Contains(text, "Every record is what its author signed")) {
+			t.Errorf("withheld: %s", text)
+		}
+		if told := eval[[]float64](b, "window.told"); v.name == "long" && (len(told) < 2 || !slices.IsSorted(told) || told[len(told)-1] < .9) {
+			t.Errorf("long: the bar showed %v", told)
+		}
+		if eval[bool](b, `!!document.getElementById('verify-alarm')`) {
+			t.Errorf("%s: an alarm over an honest page", v.name)
+		}
 		if v.name == "forked" && !strings.Contains(text, "warning of this daemon (forked) is about more than its copy can show") {
 			t.Errorf("forked: %s", text)
 		}
@@ -153,6 +168,12 @@ func TestVerifyLies(t *testing.T) {
 			}
 			return body
 		}, "record"},
+		"an archive that was cut within a record": {w.modbus, func(path string, body []byte) []byte {
+			if strings.HasSuffix(path, "/archive.jsonl") {
+				return body[:len(body)*2/3]
+			}
+			return body
+		}, "only"},
 		"a forged statement": {w.modbus, func(path string, body []byte) []byte {
 			if strings.HasSuffix(path, "/witness/statements") {
 				return bytes.Replace(body, []byte(`"event_count":`), []byte(`"event_count":1`), 1)
@@ -166,6 +187,10 @@ func TestVerifyLies(t *testing.T) {
 			outcome, text := b.check()
 			if outcome != "lied" || !strings.Contains(text, "did not tell the truth") || !strings.Contains(text, c.want) {
 				t.Errorf("%s: %s", outcome, text)
+			}
+			// it stands above all, not only beside the button
+			if alarm := eval[string](b, `(e => e && e.checkVisibility() && e.compareDocumentPosition(document.getElementById('h-contract')) & Node.DOCUMENT_POSITION_FOLLOWING ? e.innerText : '')(document.getElementById('verify-alarm'))`); !strings.Contains(alarm, "did not tell the truth") {
+				t.Errorf("the alarm reads %q", alarm)
 			}
 			b.audited(name)
 			b.clean(name)

@@ -125,12 +125,26 @@ func (s *Site) serve(w http.ResponseWriter, r *http.Request, name string, f Fram
 	return s.send(w, r, body)
 }
 
+// packFrom is the size in bytes from which a page is sent in gzip to those who take it. There are no secrets in pages that a length could tell.
+const packFrom = 2048
+
 func (s *Site) send(w http.ResponseWriter, r *http.Request, body []byte) error {
-	secure(w.Header())
-	if web.NotModified(w, r, web.Tag(body), web.CacheAsk) {
+	h := w.Header()
+	secure(h)
+	h.Add("Vary", "Accept-Encoding")
+	tag := web.Tag(body)
+	packed := len(body) >= packFrom && web.TakesGzip(r.Header.Values("Accept-Encoding"))
+	if packed {
+		tag = packedTag(tag)
+	}
+	if web.NotModified(w, r, tag, web.CacheAsk) {
 		return nil
 	}
-	w.Header().Set("Content-Length", fmt.Sprint(len(body)))
+	if packed {
+		h.Set("Content-Encoding", "gzip")
+		body = pack(body)
+	}
+	h.Set("Content-Length", fmt.Sprint(len(body)))
 	w.WriteHeader(http.StatusOK)
 	_, _ = w.Write(body) // the length is declared: a cut answer is seen to be cut
 	return nil

@@ -2,6 +2,7 @@ package page
 
 import (
 	"fmt"
+	"html/template"
 	"net/http"
 	"strings"
 	"testing"
@@ -220,9 +221,24 @@ func TestVisible(t *testing.T) {
 		"\U000e0041":                            "⟦U+E0041⟧",
 		"e" + strings.Repeat("\u0301", 9) + "x": "e" + strings.Repeat("\u0301", maxMarks) + "⟦U+0301⟧x",
 		"\xff":                                  "\ufffd",
+		"a" + strings.Repeat("\u202e", 2000) + "\u202c\u202c\u202d": "a⟦U+202E ×2000⟧⟦U+202C ×2⟧⟦U+202D⟧",
+		strings.Repeat("\u202ea", maxHidden+1):                      strings.Repeat("⟦U+202E⟧a", maxHidden) + "\ufffda",
 	} {
 		if got := visible(in); got != want {
 			t.Errorf("visible(%q) = %q, want %q", in, got, want)
+		}
+	}
+}
+
+// A text cannot make a page of many more elements than it has lines that somebody may want to read.
+func TestFewElements(t *testing.T) {
+	for name, text := range map[string]string{"hidden": strings.Repeat("\u202e", 20_000), "hidden, apart": strings.Repeat("\u202e\u202c", 10_000), "hidden in words": strings.Repeat("a\u202e", 15_000),
+		"marks": strings.Repeat("a"+strings.Repeat("\u0301", 7), 4000), "paragraphs": strings.Repeat("a\n\n", 20_000), "lists": strings.Repeat("- a\n", 15_000), "lines": strings.Repeat("a\n", 30_000), "rules": strings.Repeat("---\n", 15_000)} {
+		for form, h := range map[string]template.HTML{"markdown": markdown(text), "plain": paragraphs(text), "code": code(text)} {
+			doc := harmless(t, string(h))
+			if n := len(find(doc, func(*html.Node) bool { return true })); n > 4000 || len(h) > 4*len(text) {
+				t.Errorf("%s as %s: %d elements, %d bytes of %d", name, form, n, len(h), len(text))
+			}
 		}
 	}
 }

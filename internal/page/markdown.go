@@ -26,6 +26,7 @@ const (
 	maxMarkdown = 32 << 10 // bytes
 	maxNesting  = 24       // quotes and lists in one line
 	maxBrackets = 2000     // of each kind of character that may open something
+	maxLines    = 2000     // each may be an element
 )
 
 // linkRel goes on every link that somebody else wrote.
@@ -56,6 +57,9 @@ func costly(s string) bool {
 	var counts [256]int
 	for i := range len(s) {
 		counts[s[i]]++
+	}
+	if counts['\n'] > maxLines {
+		return true
 	}
 	for _, c := range []byte("[]()<>*_`~!&\\|") {
 		if counts[c] > maxBrackets {

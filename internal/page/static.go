@@ -15,6 +15,7 @@ import (
 // asset is one file of /static.
 type asset struct {
 	body    []byte
+	packed  []byte // in gzip; nil when that is not shorter
 	typ     string
 	tag     string
 	version string
@@ -38,7 +39,11 @@ func loadAssets(f fs.FS) map[string]*asset {
 		}
 		if typ, ok := contentTypes[path.Ext(e.Name())]; ok {
 			sum := sha256.Sum256(body)
-			all[e.Name()] = &asset{body: body, typ: typ, tag: web.Tag(body), version: hex.EncodeToString(sum[:6])}
+			a := &asset{body: body, typ: typ, tag: web.Tag(body), version: hex.EncodeToString(sum[:6])}
+			if p := pack(body); len(p) < len(body) {
+				a.packed = p
+			}
+			all[e.Name()] = a
 		}
 	}
 	return all
@@ -71,11 +76,21 @@ func (s *Site) serveAsset(w http.ResponseWriter, r *http.Request) error {
 	h.Set("Content-Type", a.typ)
 	h.Set("Content-Security-Policy", "default-src 'none'") // of an SVG that is opened by itself
 	h.Set("X-Content-Type-Options", "nosniff")
-	if web.NotModified(w, r, a.tag, cache) {
+	body, tag := a.body, a.tag
+	if a.packed != nil {
+		h.Set("Vary", "Accept-Encoding")
+		if web.TakesGzip(r.Header.Values("Accept-Encoding")) {
+			body, tag = a.packed, packedTag(a.tag)
+		}
+	}
+	if web.NotModified(w, r, tag, cache) {
 		return nil
 	}
-	h.Set("Content-Length", strconv.Itoa(len(a.body)))
+	if tag != a.tag {
+		h.Set("Content-Encoding", "gzip")
+	}
+	h.Set("Content-Length", strconv.Itoa(len(body)))
 	w.WriteHeader(http.StatusOK)
-	_, _ = w.Write(a.body)
+	_, _ = w.Write(body)
 	return nil
 }

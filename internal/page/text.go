@@ -27,28 +27,50 @@ func hidden(r rune) bool {
 	return plaintext.Hidden(r)
 }
 
+// maxHidden is how many hidden characters of one text are shown by their numbers; a
+// text of nothing else would make a page ten times as long as itself.
+const maxHidden = 500
+
 // visible writes hidden characters as ⟦U+202E⟧, so that they are seen and not
-// obeyed. A line ends with a line feed alone.
+// obeyed, a row of them as ⟦U+202E ×20⟧, and those beyond maxHidden as U+FFFD. A
+// line ends with a line feed alone.
 func visible(s string) string {
 	if !strings.ContainsFunc(s, func(r rune) bool { return r >= 0x7f || r < 0x20 }) {
 		return s // nothing can be hidden in it
 	}
 	s = strings.ReplaceAll(s, "\r\n", "\n")
 	var b strings.Builder
-	marks := 0
+	marks, told := 0, 0
+	tell := func(r rune, times int) {
+		switch told++; {
+		case told > maxHidden:
+			b.WriteRune(utf8.RuneError)
+		case times > 1:
+			fmt.Fprintf(&b, "⟦U+%04X ×%d⟧", r, times)
+		default:
+			fmt.Fprintf(&b, "⟦U+%04X⟧", r)
+		}
+	}
+	var last rune // hidden, and not told yet
+	row := 0
 	for i, r := range s {
+		if row > 0 && r != last {
+			tell(last, row)
+			row = 0
+		}
 		switch {
 		case r == utf8.RuneError && !strings.HasPrefix(s[i:], "\ufffd"):
 			b.WriteRune(utf8.RuneError)
 		case r == '\r':
 			b.WriteByte('\n')
 		case hidden(r):
-			fmt.Fprintf(&b, "⟦U+%04X⟧", r)
+			last = r
+			row++
 		case unicode.In(r, unicode.Mn, unicode.Me):
 			if marks++; marks <= maxMarks {
 				b.WriteRune(r)
 			} else if marks == maxMarks+1 {
-				fmt.Fprintf(&b, "⟦U+%04X⟧", r)
+				tell(r, 1)
 			}
 			continue
 		default:
@@ -56,10 +78,13 @@ func visible(s string) string {
 		}
 		marks = 0
 	}
+	if row > 0 {
+		tell(last, row)
+	}
 	return b.String()
 }
 
-var shown = regexp.MustCompile(`⟦(U\+[0-9A-F]{4,6})⟧`)
+var shown = regexp.MustCompile(`⟦(U\+[0-9A-F]{4,6}(?: ×[0-9]{1,9})?)⟧`)
 
 // dress gives what visible wrote its looks. h is HTML.
 func dress(h string) string {
@@ -114,10 +139,14 @@ func hits(text string, matches [][2]int) template.HTML {
 	return template.HTML(`<bdi>` + b.String() + `</bdi>`)
 }
 
-// paragraphs is plain text of many lines. Each paragraph has its own direction.
+// maxParagraphs is how many paragraphs of one text are elements of their own.
+const maxParagraphs = 300
+
+// paragraphs is plain text of many lines. Each paragraph has its own direction, as
+// long as there are not too many.
 func paragraphs(s string) template.HTML {
 	var b strings.Builder
-	for part := range strings.SplitSeq(visible(s), "\n\n") {
+	for _, part := range strings.SplitN(visible(s), "\n\n", maxParagraphs) {
 		if part = strings.Trim(part, "\n"); strings.TrimSpace(part) == "" {
 			continue
 		}

@@ -40,18 +40,34 @@
     result.replaceChildren(p);
   }
 
+  // alarm says above the whole page what must not be overlooked, or with nothing takes it back.
+  function alarm(strong, text) {
+    const old = document.getElementById('verify-alarm');
+    if (old) old.remove();
+    if (!strong) return;
+    const section = make('section', undefined, 'alarm');
+    section.id = 'verify-alarm';
+    section.setAttribute('role', 'alert');
+    const link = make('a', word('lied-link'));
+    link.href = '#verify';
+    const p = make('p');
+    p.append(link);
+    section.append(make('h2', strong), make('p', text), p);
+    document.getElementById('alarms').before(section);
+  }
+
   function end() {
     if (worker) worker.terminate();
     worker = null;
     bar.hidden = true;
     button.textContent = word('again');
-    box.removeAttribute('aria-busy');
+    result.removeAttribute('aria-busy');
   }
 
   function progress({done, total, records}) {
     if (total > 0) { bar.max = total; bar.value = Math.min(done, total); } else { bar.removeAttribute('value'); }
     const now = performance.now();
-    if (now - shown < 500) return; // it is read aloud, too
+    if (now - shown < 500) return;
     shown = now;
     result.textContent = word('running', number.format(records));
   }
@@ -71,7 +87,8 @@
     if (lied) say('bad', word('lied'), word('lied-text'));
     else if (bad) say('warn', word('bad'), word('bad-text'));
     else if (warned && warned !== 'verified') say('warn', word('warned'), word('warned-text', word('verdict-' + warned)));
-    else say('good', word('good'), word('good-text'));
+    else say('good', word('good'), r.withheld ? word('good-withheld', number.format(r.withheld)) : word('good-text'));
+    if (lied) alarm(word('lied'), word('lied-alarm'));
     box.dataset.result = lied ? 'lied' : bad ? 'bad' : 'good';
     if (lied) result.append(list(r.untrue, 'untrue'));
 
@@ -88,7 +105,7 @@
     fact(dl, 'fact-chain', r.broken ? word('chain-to', number.format(r.records)) : word(r.withheld ? 'chain-withheld' : 'chain-good', number.format(r.withheld)));
     fact(dl, 'fact-rules', word('rules', number.format(r.counts.allowed || 0), number.format(r.counts.violation || 0), number.format(r.counts.unverifiable || 0)));
     fact(dl, 'fact-manifest', word('manifest-' + r.manifest));
-    if (r.signed) {
+    if (r.signed && !r.broken) { // else there is nothing to compare them with
       const agree = r.signed.filter(s => s.agrees).length;
       fact(dl, 'fact-signed', word(r.more_signed ? 'signed-first' : 'signed', number.format(agree), number.format(r.signed.length)));
     }
@@ -96,7 +113,7 @@
     if (r.last_hash) fact(dl, 'fact-last', code(r.last_hash));
     fact(dl, 'fact-time', word('seconds', number.format(Math.round((performance.now() - began) / 100) / 10)));
     result.append(dl);
-    const apart = (r.signed || []).filter(s => !s.agrees && !s.forged);
+    const apart = (r.broken ? [] : r.signed || []).filter(s => !s.agrees && !s.forged);
     if (apart.length) result.append(make('p', word('signed-apart')), list(apart.slice(0, most).map(s => s.signer + ': ' + s.reason), 'found'));
     result.append(make('p', word('trust'), 'meta'));
   }
@@ -108,7 +125,8 @@
     began = performance.now();
     shown = 0;
     delete d.result;
-    box.setAttribute('aria-busy', 'true');
+    alarm();
+    result.setAttribute('aria-busy', 'true'); // numbers that run are not read aloud; what was found is
     button.textContent = word('stop');
     bar.removeAttribute('value');
     bar.hidden = false;

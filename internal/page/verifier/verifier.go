@@ -103,7 +103,7 @@ func (f *file) serve(w http.ResponseWriter, r *http.Request) error {
 	body, tag := f.plain, f.plainTag
 	if f.packed != nil {
 		h.Set("Vary", "Accept-Encoding")
-		if takesGzip(r.Header.Values("Accept-Encoding")) {
+		if web.TakesGzip(r.Header.Values("Accept-Encoding")) {
 			h.Set("Content-Encoding", "gzip")
 			body, tag = f.packed, f.packedTag
 		}
@@ -126,29 +126,4 @@ func (f *file) serve(w http.ResponseWriter, r *http.Request) error {
 	}
 	_, err = io.Copy(w, z)
 	return err
-}
-
-// takesGzip reads Accept-Encoding (RFC 9110 §12.5.3).
-func takesGzip(values []string) bool {
-	any, named := false, false
-	for coding := range strings.SplitSeq(strings.Join(values, ","), ",") {
-		name, params, _ := strings.Cut(coding, ";")
-		weight := 1.0
-		if q, ok := strings.CutPrefix(strings.ToLower(strings.TrimSpace(params)), "q="); ok {
-			n, err := strconv.ParseFloat(q, 64)
-			if err != nil {
-				continue
-			}
-			weight = n
-		}
-		switch strings.ToLower(strings.TrimSpace(name)) {
-		case "gzip", "x-gzip":
-			if named = true; weight > 0 {
-				return true
-			}
-		case "*":
-			any = weight > 0
-		}
-	}
-	return any && !named
 }
