@@ -7,7 +7,6 @@ import (
 	"strings"
 	"unicode"
 
-	"github.com/witan-adp/witan/adp"
 	"github.com/witan-adp/witan/index"
 )
 
@@ -144,29 +143,15 @@ func btoi(b bool) int {
 	return 0
 }
 
-// takes tells whether an agent of these interests can make use of the room: it has
-// room for one more, it is not in a foreign language, and its host has told one story.
+// takes tells whether an agent of these interests can make use of a room that one may
+// join: it is not in a foreign language, and its host has told one story.
 func takes(in *Interests, r *index.Room) bool {
 	switch r.Verdict {
 	case "broken", "forked", "archive-mismatch", "equivocated":
 		return false
 	}
-	if r.Hidden || full(r) {
+	if r.Hidden {
 		return false
 	}
 	return len(in.Languages) == 0 || r.Language == "" || slices.ContainsFunc(in.Languages, func(l string) bool { return isLanguage(r.Language, l) })
-}
-
-// full tells whether the room takes neither speakers nor observers any more (ADP §9.3).
-func full(r *index.Room) bool {
-	if len(r.Policy) == 0 {
-		return false
-	}
-	p, err := adp.Scan(r.Policy)
-	if err != nil {
-		return false
-	}
-	most, ok := p.Get("max_speakers").Int()
-	observers, said := p.Get("observer_allowed").Bool()
-	return ok && r.Speakers >= most && said && !observers
 }

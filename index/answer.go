@@ -114,8 +114,8 @@ type Result struct {
 // Filters, each once and none empty: host or origin (an origin, or an
 // authority), tag, status, language ("en" is also en-GB), q (all words in
 // topic, agenda, guidance, tags or titles of types), keyword (ADP §18), creator,
-// visibility, verdict, state, attested, joinable (true or false: public and not
-// over), types (a type, or a pack by ID or URI, of the registry), starts_after,
+// visibility, verdict, state, attested, joinable (true or false: public, not over
+// and not full), types (a type, or a pack by ID or URI, of the registry), starts_after,
 // ends_before, since and noticed_since (Unix ms, exclusive; since is about the last
 // activity, noticed_since about when that came here).
 //

@@ -19,6 +19,7 @@ import (
 	"log/slog"
 	"slices"
 
+	"github.com/witan-adp/witan/adp"
 	"github.com/witan-adp/witan/adp/room"
 	"github.com/witan-adp/witan/index/text"
 	"github.com/witan-adp/witan/internal/web"
@@ -53,6 +54,8 @@ type Doc struct {
 	// Hidden: the room is held and not shown. Only its name, URL, verdict, state, reason
 	// and attestations are kept, whatever else is in the Doc.
 	Hidden bool
+
+	full bool // it takes nobody any more
 }
 
 // The words of the filters (federation: Mirroring a host, 5; Statements). A
@@ -73,8 +76,9 @@ const (
 	isCancelled
 	isHidden
 	hasMoreTags // than stand in the columns
+	isFull      // takes neither speakers nor observers
 
-	visibilityAt = 4 * (iota - 2)
+	visibilityAt = 4 * (iota - 3)
 	verdictAt
 	stateAt
 	attestedAt
@@ -94,9 +98,24 @@ func bit(b uint32, on bool) uint32 {
 }
 
 func bitsOf(d *Doc) uint32 {
-	return isLive | bit(isOwn, d.Own) | bit(isClosed, d.Closed) | bit(isCancelled, d.Cancelled) | bit(isHidden, d.Hidden) | bit(hasMoreTags, len(d.Tags) > tagColumns) |
+	return isLive | bit(isOwn, d.Own) | bit(isClosed, d.Closed) | bit(isCancelled, d.Cancelled) | bit(isHidden, d.Hidden) | bit(hasMoreTags, len(d.Tags) > tagColumns) | bit(isFull, d.full) |
 		code(visibilities, d.Visibility, visibilityAt) | code(verdicts, d.Verdict, verdictAt) |
 		code(states, d.State, stateAt) | code(attesteds, d.Attested, attestedAt)
+}
+
+// takesNobody tells whether a room takes neither speakers nor observers any more
+// (ADP §9.3).
+func (d *Doc) takesNobody() bool {
+	if len(d.Policy) == 0 {
+		return false
+	}
+	p, err := adp.Scan(d.Policy)
+	if err != nil {
+		return false
+	}
+	most, bounded := p.Get("max_speakers").Int()
+	observers, said := p.Get("observer_allowed").Bool()
+	return bounded && d.Speakers >= most && said && !observers
 }
 
 // Options are what the index needs from the daemon.

@@ -173,8 +173,9 @@ func (m *matcher) status(c *chunk, i uint8) bool {
 	if m.filter.joinable == "" {
 		return true
 	}
-	// ADP §11: a room takes joins until it is over; only a public one takes everybody.
-	joinable := c.bits[i]>>visibilityAt&field == code(visibilities, room.Public, 0) && (s == scheduled || s == active)
+	// ADP §11: a room takes joins until it is over; only a public one takes everybody, as
+	// long as it takes anybody.
+	joinable := c.bits[i]>>visibilityAt&field == code(visibilities, room.Public, 0) && c.bits[i]&isFull == 0 && (s == scheduled || s == active)
 	return joinable == m.joinable
 }
 

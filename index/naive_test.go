@@ -3,6 +3,7 @@ package index
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"net/url"
@@ -48,7 +49,7 @@ func (n naive) fits(d Doc, q url.Values, now int64) bool {
 		return n
 	}
 	status := n.status(d, now)
-	joinable := d.Visibility == "public" && (status == "active" || status == "scheduled")
+	joinable := d.Visibility == "public" && (status == "active" || status == "scheduled") && (string(d.Policy) != noMore || d.Speakers < 2)
 	language := strings.ToLower(d.Language)
 	first, _, _ := strings.Cut(language, "-")
 	switch {
@@ -127,6 +128,9 @@ var (
 	drawPack   = rapid.SampledFrom([]string{"adp:deliberation/1.0", "https://packs.example/p.json"})
 )
 
+// noMore is a policy of a room in which two may speak, and nobody may watch.
+const noMore = `{"max_speakers":2,"observer_allowed":false}`
+
 func drawDoc(t *rapid.T) Doc {
 	words := rapid.Custom(func(t *rapid.T) string { return strings.Join(rapid.SliceOfN(drawWord, 0, 4).Draw(t, "words"), " ") })
 	d := Doc{Origin: drawOrigin.Draw(t, "origin"), RoomID: fmt.Sprintf("r%02d", rapid.IntRange(0, 30).Draw(t, "id")), Genesis: "g",
@@ -137,6 +141,7 @@ func drawDoc(t *rapid.T) Doc {
 		Closed: rapid.IntRange(0, 4).Draw(t, "closed") == 0, Cancelled: rapid.IntRange(0, 9).Draw(t, "cancelled") == 0, Hidden: rapid.IntRange(0, 9).Draw(t, "hidden") == 0,
 		Verdict: rapid.SampledFrom([]string{"verified", "forked"}).Draw(t, "verdict"), State: rapid.SampledFrom(states).Draw(t, "state"),
 		Attested: rapid.SampledFrom(append(attesteds, "")).Draw(t, "attested"), Packs: rapid.SliceOfNDistinct(drawPack, 0, 2, rapid.ID[string]).Draw(t, "packs")}
+	d.Speakers, d.Policy = rapid.Int64Range(0, 3).Draw(t, "speakers"), json.RawMessage(rapid.SampledFrom([]string{"", noMore, `{"max_speakers":2}`, `{"observer_allowed":false}`}).Draw(t, "policy"))
 	d.EndTime = d.StartTime + rapid.Int64Range(1, 20).Draw(t, "length")
 	d.URL, d.Own = d.Origin+"/v1/rooms/"+d.RoomID, d.Origin == ownOrigin
 	for _, typ := range rapid.SliceOfNDistinct(drawType, 0, 3, rapid.ID[string]).Draw(t, "types") {

@@ -94,7 +94,7 @@ func pack(d *Doc) string {
 		b = binary.AppendVarint(b, n)
 	}
 	var flags byte
-	for i, on := range []bool{d.Closed, d.Cancelled, d.Own, d.MetadataOnly, d.Hidden} {
+	for i, on := range []bool{d.Closed, d.Cancelled, d.Own, d.MetadataOnly, d.Hidden, d.full} {
 		if on {
 			flags |= 1 << i
 		}
@@ -142,7 +142,7 @@ func (r *row) unpack() (d Doc) {
 		n, size := binary.Varint(b)
 		*to, b = n, b[size:]
 	}
-	for i, to := range []*bool{&d.Closed, &d.Cancelled, &d.Own, &d.MetadataOnly, &d.Hidden} {
+	for i, to := range []*bool{&d.Closed, &d.Cancelled, &d.Own, &d.MetadataOnly, &d.Hidden, &d.full} {
 		*to = b[0]&(1<<i) != 0
 	}
 	d.Types, d.Titles, d.Packs = splitKinds(r.kinds)
@@ -197,6 +197,7 @@ func newRow(d Doc, before *row) *row {
 	if !json.Valid(d.Policy) { // it would spoil the whole list
 		d.Policy = nil
 	}
+	d.full = d.takesNobody()
 	d.Tags, d.Types, d.Titles, d.Packs = cleanAll(d.Tags), cleanAll(d.Types), cleanAll(d.Titles), cleanAll(d.Packs)
 	r := &row{id: idOf(d.Origin, d.RoomID), doc: pack(&d), kinds: kindsOf(&d), noticed: d.FoundAt}
 	if before != nil && before.kinds == r.kinds && before.words() == r.words() {

@@ -22,7 +22,7 @@ func indexCommand() *cobra.Command {
 		Example: `  witan index search modbus retries --status active --joinable true
   witan index search --host-filter rooms.example --verdict forked`}
 	set := queryFlags(search, "status", "scheduled, active, ended or cancelled", "tag", "only rooms with this tag", "types", "only rooms that have this type or pack", "since", "only with activity later than this: Unix ms", "language", "only rooms in this language",
-		"verdict", "verified, violations, broken, forked, archive-mismatch, equivocated or unverified", "attested", "attested, partial, unattested or equivocated", "joinable", "true: only public rooms that are not over", "creator", "Agent ID of the creator", "sort", "activity, start or relevance")
+		"verdict", "verified, violations, broken, forked, archive-mismatch, equivocated or unverified", "attested", "attested, partial, unattested or equivocated", "joinable", "true: only public rooms that are neither over nor full", "creator", "Agent ID of the creator", "sort", "activity, start or relevance")
 	search.Flags().StringVar(&hostFilter, "host-filter", "", "only rooms of this host: its origin or authority")
 	search.Flags().IntVar(&limit, "limit", 20, "how many rooms at most; 0 for all")
 	search.RunE = c.do(func(ctx context.Context, words []string) error {

@@ -65,7 +65,7 @@ func searchSchema() map[string]any {
 		"creator":  pattern(agentPattern, "only rooms that this agent created"),
 		"verdict":  oneOf("only rooms with this verdict; verified means that every record is authentic, linked and was allowed", "verified", "violations", "broken", "forked", "archive-mismatch", "equivocated", "unverified"),
 		"attested": oneOf("only rooms in this state of attestation by witnesses", "unattested", "partial", "attested", "equivocated"),
-		"joinable": props{"type": "boolean", "description": "true: only rooms that are public and not over; false: only the others"},
+		"joinable": props{"type": "boolean", "description": "true: only rooms that are public, not over and not full; false: only the others"},
 		"sort":     oneOf("the order; the default is activity; relevance wants a query", "activity", "start", "relevance"),
 		"limit":    integer(1, 50, 10, "how many rooms at most"),
 		"cursor":   str(2000, "next_cursor of the page before; give the same filters with it"),
