@@ -4,8 +4,10 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 
+	"github.com/witan-adp/witan/internal/keys"
 	"github.com/witan-adp/witan/internal/replica"
 )
 
@@ -115,5 +117,33 @@ func TestRecordTooLargeToStore(t *testing.T) {
 	g.looks(h, 5)
 	if n := h.count("/v1/rooms/large/events") + h.count("/v1/rooms/first/events"); n > asked+1 {
 		t.Errorf("asked %d times more", n-asked)
+	}
+}
+
+// Keys that are not bound are no news to those who wait for new ones, however often a host shows them: they ask for
+// the document again when a log is signed by none that they know.
+func TestUnboundKeysAreNoNews(t *testing.T) {
+	h := newFakeHost(t)
+	show := func(seed byte) {
+		did, err := keys.RenderDocument(h.origin(), keys.FromSeed([32]byte{seed}, 1))
+		if err != nil {
+			t.Fatal(err)
+		}
+		h.set(func() { h.did = did })
+	}
+	show(4)
+	var bound atomic.Int64
+	g := start(t, memory(t), func(o *Options) { o.Bound = func(string) { bound.Add(1) } }).follow(h)
+	until(t, "the keys are bound", func() bool { return bound.Load() == 1 })
+	for seed := byte(5); seed < 9; seed++ {
+		show(seed)
+		from := h.count("/.well-known/did.json")
+		g.m.ReadKeys(h.origin())
+		until(t, "the document is read", func() bool { return h.count("/.well-known/did.json") > from })
+		g.looks(h, 2)
+	}
+	until(t, "the host is rebound", func() bool { return g.m.Hosts()[0].State == Rebound })
+	if n := bound.Load(); n != 1 {
+		t.Errorf("told of new keys %d times", n)
 	}
 }

@@ -81,6 +81,8 @@ func (h *host) readKeys(ctx context.Context, now int64) error {
 	}
 	if state != keys.BindingSame {
 		h.m.log.Info("the keys of a host", "origin", h.origin, "binding", state)
+	}
+	if state == keys.BindingNew || state == keys.BindingVouched {
 		h.m.o.Bound(h.origin)
 	}
 	return nil

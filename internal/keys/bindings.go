@@ -17,8 +17,12 @@ const (
 	BindingNew     = "new"     // the first document of this origin: its keys are trusted from now on
 	BindingSame    = "same"    // the keys that are bound already
 	BindingVouched = "vouched" // other keys, vouched for by a bound agent key: bound from now on
-	BindingRebound = "rebound" // other keys that nobody vouched for: not bound until Approve
+	BindingRebound = "rebound" // other keys that nobody vouched for, or the host has changed them too often: not bound until Approve
 )
+
+// maxKeys is how many keys, of all purposes, an origin can have had before each further change waits
+// for the operator: all of them are kept, and tried on what it signed.
+const maxKeys = 128
 
 // RotationMember is the member of a did:web document that vouches for a change: an envelope of type RotationType, signed by
 // a bound agent key, whose payload {origin, agent, log, cosigner} holds the Multikeys of the new document.
@@ -120,6 +124,14 @@ func (o *binding) put(p Purpose, key string, k boundKey) {
 	o.keys[p][key] = k
 }
 
+// count is how many keys are or were bound.
+func (o *binding) count() (n int) {
+	for _, keys := range o.keys {
+		n += len(keys)
+	}
+	return n
+}
+
 // present are the keys that the last accepted document named.
 func (o *binding) present() map[Purpose]string {
 	now := map[Purpose]string{}
@@ -178,7 +190,7 @@ func (b *Bindings) Observe(origin string, document []byte, now int64) (state str
 		state = BindingNew
 	case sameKeys(present, said.Keys):
 		state = BindingSame
-	case vouched(origin, present[Agent], said.Keys, document):
+	case old.count() < maxKeys && vouched(origin, present[Agent], said.Keys, document):
 		state = BindingVouched
 	default:
 		return BindingRebound, b.wait(origin, said)

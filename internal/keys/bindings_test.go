@@ -189,3 +189,39 @@ func TestLogKeyIsPartOfTheBinding(t *testing.T) {
 	}
 	observe(t, b, raw, keys.BindingRebound)
 }
+
+// A host that changes its keys without end, each time vouched for, has to ask the operator after a while: all of them are kept.
+func TestRotationsAreBounded(t *testing.T) {
+	st := openStore(t)
+	b := openBindings(t, st)
+	ring := ringOf(2)
+	observe(t, b, document(t, otherOrigin, ring, nil), keys.BindingNew)
+	rotate := func(n byte) (state string, next *keys.Ring) {
+		next = ringOf(n)
+		state, err := b.Observe(otherOrigin, document(t, otherOrigin, next, map[string]any{keys.RotationMember: rotation(t, ring, next, nil)}), 1000)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return state, next
+	}
+	n := byte(3)
+	for ; n < 200; n++ {
+		state, next := rotate(n)
+		if state == keys.BindingRebound {
+			break
+		}
+		if state != keys.BindingVouched {
+			t.Fatal(state)
+		}
+		ring = next
+	}
+	if all := len(b.LogKeys(otherOrigin)); n > 60 || all > 60 || n < 30 {
+		t.Errorf("%d changes, %d log keys are kept", n, all)
+	}
+	if !b.Rebound(otherOrigin) || !b.Bound(otherOrigin, agentOf(ring)) {
+		t.Error("it does not wait for the operator")
+	}
+	if err := b.Approve(otherOrigin); err != nil || !b.Current(otherOrigin, agentOf(ringOf(n))) {
+		t.Errorf("the operator approves: %v", err)
+	}
+}
