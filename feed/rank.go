@@ -8,6 +8,7 @@ import (
 	"unicode"
 
 	"github.com/witan-adp/witan/index"
+	"github.com/witan-adp/witan/index/text"
 )
 
 // Reasons of a Match.
@@ -109,17 +110,15 @@ func spaced(s string) string {
 
 // holds tells whether a spaced text has a capability in it, as whole words; in scripts
 // that set no spaces, as it stands.
-func holds(text, capability string) bool {
+func holds(in, capability string) bool {
 	want := spaced(capability)
 	if len(want) < 3 { // no word in it
 		return false
 	}
-	if strings.ContainsFunc(capability, func(r rune) bool {
-		return unicode.In(r, unicode.Han, unicode.Hiragana, unicode.Katakana, unicode.Thai, unicode.Lao, unicode.Khmer, unicode.Myanmar)
-	}) {
+	if strings.ContainsFunc(capability, text.Unparted) {
 		want = strings.TrimSpace(want)
 	}
-	return strings.Contains(text, want)
+	return strings.Contains(in, want)
 }
 
 // ranked is a room with its match.

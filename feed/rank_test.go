@@ -24,6 +24,7 @@ func TestHolds(t *testing.T) {
 		{"關於", "仲裁", false},
 		{"Größe zählt", "GRÖSSE", false},
 		{"Größe zählt", "größe", true},
+		{"모드버스의 재시도", "모드버스", true}, // particles stand at the word
 		{"anything", "--", false},
 		{"", "x", false},
 	} {

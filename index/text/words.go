@@ -37,6 +37,9 @@ var unparted = []*unicode.RangeTable{
 	unicode.Thai, unicode.Lao, unicode.Khmer, unicode.Myanmar,
 }
 
+// Unparted tells whether a character is of a script that does not part its words.
+func Unparted(r rune) bool { return unicode.IsOneOf(unparted, r) }
+
 const (
 	prolonged = 'ー' // in Japanese words, but of no script by itself
 	textStyle = '\uFE0E'
@@ -54,7 +57,7 @@ func classOf(r rune) class {
 		return separator
 	case unicode.Is(unicode.M, r):
 		return mark
-	case r == prolonged || unicode.IsOneOf(unparted, r) || unicode.Is(unicode.So, r):
+	case r == prolonged || Unparted(r) || unicode.Is(unicode.So, r):
 		return glyph
 	case unicode.IsLetter(r) || unicode.IsNumber(r):
 		return letter

@@ -33,7 +33,7 @@ var arrows = map[string][]string{
 	"index/messages": {"index/text", "internal/web", "adp", "adp/room"},
 	"witness":        slices.Concat([]string{"internal/policy", "internal/tilelog", "internal/replica", "internal/web", "internal/store"}, protocol), // it has no network
 
-	"feed":    {"index", "internal/plaintext", "internal/store", "internal/web", "adp"},
+	"feed":    {"index", "index/text", "internal/plaintext", "internal/store", "internal/web", "adp"},
 	"webhook": slices.Concat([]string{"internal/replica", "internal/fetch", "internal/web", "internal/store"}, protocol),
 
 	"internal/tilelog":            {"internal/store", "adp"},
