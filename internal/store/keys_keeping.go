@@ -14,13 +14,6 @@ func WithheldRange(id uint64) (from, to []byte) { return under(numberKey(kindWit
 func Sealed(id uint64, seq int64) []byte      { return seqKey(kindSealed, id, seq) }
 func SealedRange(id uint64) (from, to []byte) { return under(numberKey(kindSealed, id)) }
 
-// ParseWithheld returns the parts of a Withheld key.
-func ParseWithheld(key []byte) (id uint64, seq int64, err error) {
-	p := parse(key, kindWithheld)
-	id, seq = p.number(), p.signed()
-	return id, seq, p.end()
-}
-
 const kindKeeping = 'q'
 
 // Keeping is what the operator, or who speaks for a room, said about copying and showing the rooms of an origin, or one of
