@@ -19,6 +19,7 @@ const (
 	mendEvery = 24 * time.Hour // between looks for originals in one room
 	mendAsks  = 32             // records in a row that are still withheld, until a look ends
 	mendBytes = 4 << 20        // of originals that are put in place at once
+	mendPace  = 1              // ms to wait for each record of the room, all of which are judged anew
 )
 
 // mends tells whether it is time to look for originals in a room. The first time after
@@ -73,7 +74,7 @@ func (h *host) mend(ctx context.Context, v *roomView) error {
 		v.mendFrom = 0 // all have been asked for: from the first one again
 	}
 	if len(whole) > 0 { // there may be more
-		v.mendAt = h.m.o.Now() + jitter(h.m.o.PollMax).Milliseconds()
+		v.mendAt = h.m.o.Now() + jitter(h.m.o.PollMax).Milliseconds() + r.Row().Seq*mendPace
 	}
 	h.mu.Unlock()
 	if len(whole) == 0 {

@@ -175,3 +175,23 @@ func TestOriginalThatTheOperatorWithholds(t *testing.T) {
 	until(t, "so is this one", func() bool { return g.row(h, "room").Withheld == 0 })
 	g.holds(h, s)
 }
+
+// Each time that originals come back the whole room is judged anew: the longer it is, the longer until the next time.
+func TestMendingTakesItsTime(t *testing.T) {
+	h := newFakeHost(t)
+	s := talk(t, "room", 8)
+	h.put(s)
+	h.withhold(s, 5)
+	now := time.Now().UnixMilli()
+	g := start(t, memory(t), func(o *Options) { often(o); o.Now = func() int64 { return now } }).follow(h)
+	until(t, "it is copied", func() bool { return g.row(h, "room").Withheld == 1 })
+	h.withhold(s)
+	g.must(g.m.Retry(h.origin()))
+	until(t, "the original is there", func() bool { return g.row(h, "room").Withheld == 0 })
+	f := g.m.host(h.origin())
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if wait := f.rooms["room"].mendAt - now; wait < 8*mendPace+g.m.o.PollMax.Milliseconds()*4/5 {
+		t.Errorf("the next look for originals is in %d ms", wait)
+	}
+}
