@@ -220,3 +220,44 @@ func until(t *testing.T, what string, ok func() bool) {
 }
 
 func text(s string) map[string]any { return map[string]any{"content_type": "text/plain", "content": s} }
+
+// operate sends a command to the admin socket and decodes the answer into out,
+// when it is not nil.
+func (d *running) operate(method, path string, body, out any) (int, string) {
+	d.t.Helper()
+	socket, err := AdminSocket(d.data)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		var dialer net.Dialer
+		return dialer.DialContext(ctx, "unix", socket)
+	}}}
+	var content io.Reader
+	if body != nil {
+		b, err := json.Marshal(body)
+		if err != nil {
+			d.t.Fatal(err)
+		}
+		content = bytes.NewReader(b)
+	}
+	req, err := http.NewRequest(method, "http://daemon"+path, content)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	raw, err := io.ReadAll(resp.Body)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	if out != nil && resp.StatusCode == 200 {
+		if err := json.Unmarshal(raw, out); err != nil {
+			d.t.Fatalf("%s %s: %s: %v", method, path, raw, err)
+		}
+	}
+	return resp.StatusCode, string(raw)
+}

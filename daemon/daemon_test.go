@@ -256,21 +256,7 @@ func TestAdminSocket(t *testing.T) {
 	if err != nil || info.Mode().Perm() != 0o600 {
 		t.Fatalf("admin socket: %v %v", info.Mode(), err)
 	}
-	client := &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return (&net.Dialer{}).DialContext(ctx, "unix", path)
-	}}}
-	post := func(path, body string) (int, string) {
-		resp, err := client.Post("http://daemon"+path, "application/json", strings.NewReader(body))
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer resp.Body.Close()
-		var b strings.Builder
-		if _, err := bufio.NewReader(resp.Body).WriteTo(&b); err != nil {
-			t.Fatal(err)
-		}
-		return resp.StatusCode, b.String()
-	}
+	post := func(path, body string) (int, string) { return d.operate("POST", path, json.RawMessage(body), nil) }
 	if status, body := post("/host/access", `{"room_creation":"closed"}`); status != 200 {
 		t.Fatalf("%d %s", status, body)
 	}

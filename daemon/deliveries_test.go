@@ -78,7 +78,7 @@ func TestDeliveriesAreAsDescribed(t *testing.T) {
 	bot := catch(t)
 	register := func(events []string) (id string) {
 		var h struct{ ID string }
-		if status := d.admin("POST", "/webhooks", map[string]any{"url": bot.URL, "events": events}, &h); status != http.StatusOK {
+		if status, _ := d.operate("POST", "/webhooks", map[string]any{"url": bot.URL, "events": events}, &h); status != http.StatusOK {
 			t.Fatal(status)
 		}
 		return h.ID
@@ -100,7 +100,7 @@ func TestDeliveriesAreAsDescribed(t *testing.T) {
 	wait(webhook.ArchiveAttested, theirs)
 
 	// more than fits into a queue
-	if status := d.admin("POST", "/webhooks/"+mentions+"/pause", nil, nil); status != http.StatusOK {
+	if status, _ := d.operate("POST", "/webhooks/"+mentions+"/pause", nil, nil); status != http.StatusOK {
 		t.Fatal(status)
 	}
 	own := d.create(me, nil)
@@ -109,13 +109,13 @@ func TestDeliveriesAreAsDescribed(t *testing.T) {
 	}
 	until(t, "events that are dropped", func() bool {
 		var h struct{ Missed int }
-		d.admin("GET", "/webhooks/"+mentions, nil, &h)
+		d.operate("GET", "/webhooks/"+mentions, nil, &h)
 		return h.Missed > 0
 	})
-	d.admin("POST", "/webhooks/"+mentions+"/resume", nil, nil)
+	d.operate("POST", "/webhooks/"+mentions+"/resume", nil, nil)
 	until(t, "what has waited", func() bool {
 		var h struct{ Waiting int }
-		d.admin("GET", "/webhooks/"+mentions, nil, &h)
+		d.operate("GET", "/webhooks/"+mentions, nil, &h)
 		return h.Waiting == 0
 	})
 	d.mention(me, own, "again")

@@ -1,7 +1,6 @@
 package daemon
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
@@ -13,7 +12,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -25,6 +23,7 @@ import (
 
 	"github.com/witan-adp/witan/adp"
 	"github.com/witan-adp/witan/config"
+	"github.com/witan-adp/witan/internal/childtest"
 	"github.com/witan-adp/witan/webhook"
 )
 
@@ -60,66 +59,15 @@ func runChild(data, port string) error {
 // startChild starts a daemon in a process of its own; kill ends it at once.
 func startChild(t *testing.T, data string, port int) (d *running, kill func()) {
 	t.Helper()
-	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), childVar+"="+data+"|"+strconv.Itoa(port))
-	var complaint bytes.Buffer
-	cmd.Stderr = &complaint
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
+	child := childtest.Start(t, childVar+"="+data+"|"+strconv.Itoa(port))
+	line, ok := child.Line()
+	if !ok {
+		child.Died() // which says why
 	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
+	if line != "ready" {
+		t.Fatalf("the daemon did not start: it says %q", line)
 	}
-	kill = sync.OnceFunc(func() {
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait()
-	})
-	t.Cleanup(kill)
-	if line, err := bufio.NewReader(out).ReadString('\n'); err != nil || line != "ready\n" {
-		_ = cmd.Wait()
-		t.Fatalf("the daemon did not start: %q %v %s", line, err, complaint.String())
-	}
-	return &running{t: t, origin: "http://127.0.0.1:" + strconv.Itoa(port), data: data}, kill
-}
-
-// admin sends a command to the admin socket.
-func (d *running) admin(method, path string, body, out any) int {
-	d.t.Helper()
-	socket, err := AdminSocket(d.data)
-	if err != nil {
-		d.t.Fatal(err)
-	}
-	client := &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return (&net.Dialer{}).DialContext(ctx, "unix", socket)
-	}}}
-	defer client.CloseIdleConnections()
-	raw, err := json.Marshal(body)
-	if err != nil {
-		d.t.Fatal(err)
-	}
-	req, err := http.NewRequest(method, "http://daemon"+path, bytes.NewReader(raw))
-	if err != nil {
-		d.t.Fatal(err)
-	}
-	resp, err := client.Do(req)
-	if err != nil {
-		d.t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	answer, err := io.ReadAll(resp.Body)
-	if err != nil {
-		d.t.Fatal(err)
-	}
-	if resp.StatusCode == 200 && out != nil {
-		if err := json.Unmarshal(answer, out); err != nil {
-			d.t.Fatalf("%v: %s", err, answer)
-		}
-	}
-	if resp.StatusCode != 200 {
-		d.t.Logf("%s %s: %s", method, path, answer)
-	}
-	return resp.StatusCode
+	return &running{t: t, origin: "http://127.0.0.1:" + strconv.Itoa(port), data: data}, child.Kill
 }
 
 // listener is a receiver of webhooks that can be stopped and started at one address.
@@ -251,7 +199,7 @@ func TestKillWebhooks(t *testing.T) {
 	data := filepath.Join(t.TempDir(), "data")
 	d, kill := startChild(t, data, port)
 	for _, l := range all {
-		if status := d.admin("POST", "/webhooks", map[string]any{"url": "http://" + l.addr, "events": []string{webhook.RoomDiscovered, webhook.Mention, webhook.RoomEnded}}, nil); status != 200 {
+		if status, _ := d.operate("POST", "/webhooks", map[string]any{"url": "http://" + l.addr, "events": []string{webhook.RoomDiscovered, webhook.Mention, webhook.RoomEnded}}, nil); status != 200 {
 			t.Fatal(status)
 		}
 	}
@@ -321,10 +269,10 @@ func TestKillWebhooks(t *testing.T) {
 		}
 		until(t, fmt.Sprintf("all events at receiver %d", i), func() bool {
 			var hooks []struct{ ID, State, Reason string }
-			d.admin("GET", "/webhooks", nil, &hooks)
+			d.operate("GET", "/webhooks", nil, &hooks)
 			for _, h := range hooks {
 				if h.State == webhook.Paused { // after five faults in a row its owner goes on
-					d.admin("POST", "/webhooks/"+h.ID+"/resume", nil, nil)
+					d.operate("POST", "/webhooks/"+h.ID+"/resume", nil, nil)
 				}
 			}
 			mentions, found, ended := got()
@@ -389,7 +337,7 @@ func TestWebhooksOfAMirror(t *testing.T) {
 	if resp.StatusCode != http.StatusCreated {
 		t.Fatal(resp.Status)
 	}
-	if status := b.admin("POST", "/mirror/add", map[string]string{"origin": a.origin}, nil); status != 200 {
+	if status, _ := b.operate("POST", "/mirror/add", map[string]string{"origin": a.origin}, nil); status != 200 {
 		t.Fatal(status)
 	}
 	b.create(owner, nil) // of another host than the filter names

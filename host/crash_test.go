@@ -1,14 +1,12 @@
 package host_test
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"crypto/ed25519"
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -19,6 +17,7 @@ import (
 	"github.com/witan-adp/witan/adp"
 	"github.com/witan-adp/witan/adp/room"
 	"github.com/witan-adp/witan/host"
+	"github.com/witan-adp/witan/internal/childtest"
 	"github.com/witan-adp/witan/internal/replica"
 	"github.com/witan-adp/witan/internal/store"
 )
@@ -48,21 +47,10 @@ func realClock(o *host.Options) {
 	o.Now, o.Limits = func() int64 { return time.Now().UnixMilli() }, roomy
 }
 
-// child stands in for the test where there is none: it dies of what fails.
-type child struct{ testing.TB }
-
-func (child) Helper()           {}
-func (child) Cleanup(func())    {}
-func (child) Fatal(args ...any) { fmt.Fprintln(os.Stderr, args...); os.Exit(1) }
-func (child) Fatalf(format string, args ...any) {
-	fmt.Fprintf(os.Stderr, format+"\n", args...)
-	os.Exit(1)
-}
-
 // hostUntilKilled writes with several actors into several rooms and prints each
 // answered write.
 func hostUntilKilled(dir string) {
-	w := over(child{}, openStore(child{}, store.Options{Dir: dir, MinFree: 1}), realClock)
+	w := over(childtest.TB{}, openStore(childtest.TB{}, store.Options{Dir: dir, MinFree: 1}), realClock)
 	actors := make([]*agent, crashActors)
 	for i := range actors {
 		actors[i] = crashActor(i)
@@ -102,7 +90,7 @@ func hostUntilKilled(dir string) {
 					env = w.event(a, room.Join, obj{"role": "speaker"}, w.headOf(id), nil)
 					tell(id, env, w.post("/v1/rooms/"+id, env).ok(200))
 				case got.code() != adp.RoomHeadMismatch:
-					child{}.Fatalf("%d %s", got.status, got.body)
+					childtest.TB{}.Fatalf("%d %s", got.status, got.body)
 				}
 			}
 		}()
@@ -136,34 +124,10 @@ func parseAnswered(t *testing.T, line string) answered {
 // all that it said.
 func killOne(t *testing.T, dir string, enough int) (all []answered) {
 	t.Helper()
-	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), childVar+"="+dir)
-	var complaint strings.Builder
-	cmd.Stderr = &complaint
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	lines, killed := bufio.NewReader(out), false
-	for {
-		line, err := lines.ReadString('\n')
-		if err != nil {
-			break // a line without its end was not printed whole
-		}
+	childtest.KillWhen(t, func(line string) bool {
 		all = append(all, parseAnswered(t, line))
-		if !killed && len(all) >= enough {
-			killed = true
-			if err := cmd.Process.Kill(); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
-	if err := cmd.Wait(); !killed {
-		t.Fatalf("the child ended by itself: %v %s", err, complaint.String())
-	}
+		return len(all) >= enough
+	}, childVar+"="+dir)
 	return all
 }
 

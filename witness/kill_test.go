@@ -1,16 +1,13 @@
 package witness
 
 import (
-	"bufio"
 	"context"
 	"crypto/ed25519"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -21,6 +18,7 @@ import (
 	"time"
 
 	"github.com/witan-adp/witan/adp"
+	"github.com/witan-adp/witan/internal/childtest"
 	"github.com/witan-adp/witan/internal/replica"
 	"github.com/witan-adp/witan/internal/store"
 	"github.com/witan-adp/witan/internal/tilelog"
@@ -41,19 +39,6 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// child stands in for the test where there is none: it dies of what fails.
-type child struct{ testing.TB }
-
-func (child) Helper()                  {}
-func (child) Cleanup(func())           {}
-func (child) Context() context.Context { return context.Background() }
-func (child) Fatal(args ...any)        { fmt.Fprintln(os.Stderr, args...); os.Exit(1) }
-func (child) Error(args ...any)        { fmt.Fprintln(os.Stderr, args...); os.Exit(1) }
-func (child) Fatalf(format string, args ...any) {
-	fmt.Fprintf(os.Stderr, format+"\n", args...)
-	os.Exit(1)
-}
-
 // onDisk is a node over a store in a folder, with a clock by which a room checkpoint
 // is due all the time.
 func onDisk(t testing.TB, dir string) *node {
@@ -72,7 +57,7 @@ func onDisk(t testing.TB, dir string) *node {
 // signUntilKilled signs statements, attestations and checkpoints, and prints
 // everything that gets out.
 func signUntilKilled(dir string) {
-	n := onDisk(child{}, dir)
+	n := onDisk(childtest.TB{}, dir)
 	var out sync.Mutex
 	say := func(what string, text []byte) {
 		out.Lock()
@@ -84,16 +69,16 @@ func signUntilKilled(dir string) {
 	if file := os.Getenv(childPeer); file != "" {
 		n.o.PeersFirst = time.Hour
 		n.again()
-		note := must[[]byte](child{})(os.ReadFile(file))
-		page := must[[]byte](child{})(json.Marshal(syncAnswer{Items: []json.RawMessage{}, Checkpoints: []string{string(note)}}))
+		note := must[[]byte](childtest.TB{})(os.ReadFile(file))
+		page := must[[]byte](childtest.TB{})(json.Marshal(syncAnswer{Items: []json.RawMessage{}, Checkpoints: []string{string(note)}}))
 		go func() {
 			if err := n.w.Pull(context.Background(), "peer", func(context.Context, []byte) ([]byte, error) { return page, nil }); err != nil {
-				child{}.Fatal(err)
+				childtest.TB{}.Fatal(err)
 			}
 		}()
 	}
 	if word, count, ok := strings.Cut(os.Getenv(childDeath), " "); ok {
-		at, put := must[int](child{})(strconv.Atoi(count)), n.w.put
+		at, put := must[int](childtest.TB{})(strconv.Atoi(count)), n.w.put
 		var commits atomic.Int64
 		n.w.put = func(b *store.Batch) error {
 			if commits.Add(1) < int64(at) {
@@ -109,7 +94,7 @@ func signUntilKilled(dir string) {
 	n.w.SetPublisher(func(_ context.Context, b []byte) error { say("envelope", b); return nil }, func(context.Context, []byte) error { return nil })
 	go func() { _ = n.w.Run(context.Background()) }()
 	if os.Getenv(childRenew) != "" {
-		must[LogStatus](child{})(n.w.NewLog())
+		must[LogStatus](childtest.TB{})(n.w.NewLog())
 	}
 	go func() { // the log as others see it, who leave it some time to work
 		last := ""
@@ -126,11 +111,11 @@ func signUntilKilled(dir string) {
 		id := fmt.Sprintf("room-%d-%d", os.Getpid(), i)
 		switch i % 3 {
 		case 0:
-			n.w.Ended(n.install(hostA, chain(child{}, id, "one")))
+			n.w.Ended(n.install(hostA, chain(childtest.TB{}, id, "one")))
 		case 1:
-			n.w.Completed(n.install(hostC, chain(child{}, id, "one")))
+			n.w.Completed(n.install(hostC, chain(childtest.TB{}, id, "one")))
 		case 2:
-			recs := chain(child{}, id, "one", "two", "three")
+			recs := chain(childtest.TB{}, id, "one", "two", "three")
 			r := n.install(hostA, recs[:2])
 			for k := 2; k < 4; k++ {
 				if note, err := n.w.roomCheckpoint(r); err == nil {
@@ -152,21 +137,9 @@ type said struct {
 // live runs a child until it has said so much, kills it, and adds what it said.
 func (s *said) live(t *testing.T, dir string, enough int, env ...string) (logs []tilelog.Checkpoint) {
 	t.Helper()
-	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(append(os.Environ(), childFolder+"="+dir), env...)
-	var complaint strings.Builder
-	cmd.Stderr = &complaint
-	out := must[io.ReadCloser](t)(cmd.StdoutPipe())
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	lines, n, killed := bufio.NewReader(out), 0, false
-	for {
-		line, err := lines.ReadString('\n')
-		if err != nil {
-			break // a line without its end was not printed whole
-		}
-		what, text, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
+	n := 0
+	childtest.KillWhen(t, func(line string) bool {
+		what, text, _ := strings.Cut(line, " ")
 		body := string(must[[]byte](t)(adp.Decode(text)))
 		switch what {
 		case "log":
@@ -181,18 +154,9 @@ func (s *said) live(t *testing.T, dir string, enough int, env ...string) (logs [
 		default:
 			t.Fatalf("the child said %q", line)
 		}
-		if n++; n >= enough && !killed {
-			killed = true
-			if err := cmd.Process.Kill(); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
-	err := cmd.Wait()
-	var exit *exec.ExitError
-	if !errors.As(err, &exit) || exit.ExitCode() != -1 { // -1: by a signal
-		t.Fatalf("the child ended by itself: %v %s", err, complaint.String())
-	}
+		n++
+		return n >= enough
+	}, append([]string{childFolder + "=" + dir}, env...)...)
 	return logs
 }
 

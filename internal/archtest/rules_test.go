@@ -63,6 +63,7 @@ var arrows = map[string][]string{
 
 	"internal/browsertest":         slices.Concat([]string{"config", "daemon", "internal/page", "internal/page/verifier", "internal/store"}, protocol),
 	"internal/archtest":            {},
+	"internal/childtest":           {},
 	"internal/store/storetest":     {"internal/store"},
 	"internal/inspect/inspecttest": protocol,
 	"witness/cosign/cosigntest":    {"internal/cosignature"},

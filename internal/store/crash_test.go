@@ -1,17 +1,16 @@
 package store_test
 
 import (
-	"bufio"
 	"bytes"
 	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/witan-adp/witan/internal/childtest"
 	"github.com/witan-adp/witan/internal/store"
 )
 
@@ -53,35 +52,10 @@ func TestKill(t *testing.T) {
 	answered := map[string]bool{}
 	for round := range 8 {
 		enough := len(answered) + 1 + rand.IntN(2000)
-		cmd := exec.Command(os.Args[0])
-		cmd.Env = append(os.Environ(), childVar+"="+dir)
-		var complaint strings.Builder
-		cmd.Stderr = &complaint
-		out, err := cmd.StdoutPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
-		lines := bufio.NewReader(out)
-		killed := false
-		for {
-			line, err := lines.ReadString('\n')
-			if err != nil {
-				break // a line without its end was not printed whole
-			}
-			answered[strings.TrimSuffix(line, "\n")] = true
-			if !killed && len(answered) >= enough {
-				killed = true
-				if err := cmd.Process.Kill(); err != nil {
-					t.Fatal(err)
-				}
-			}
-		}
-		if err := cmd.Wait(); !killed {
-			t.Fatalf("round %d: the child ended by itself: %v %s", round, err, complaint.String())
-		}
+		childtest.KillWhen(t, func(line string) bool {
+			answered[line] = true
+			return len(answered) >= enough
+		}, childVar+"="+dir)
 
 		s := mustOpen(t, store.Options{Dir: dir, MinFree: 1})
 		for name := range answered {
