@@ -176,7 +176,7 @@ func TestCollect(t *testing.T) {
 		}
 	}
 	stop()
-	// a restart asks nobody again for what it has
+	// what was collected is there after a restart, and goes on from there
 	asked := a.count("w1")
 	a.open()
 	if !a.served(2)() {
@@ -187,8 +187,8 @@ func TestCollect(t *testing.T) {
 			t.Errorf("%+v", s)
 		}
 	}
+	a.grow(70) // before it runs: after a start each is asked once, about whatever is newest then
 	a.run()
-	a.grow(70)
 	a.until("both witnesses", a.served(2))
 	if n := a.count("w1"); n != asked+1 {
 		t.Errorf("asked %d times more", n-asked)
