@@ -13,6 +13,7 @@ import (
 
 	"github.com/witan-adp/witan/adp"
 	"github.com/witan-adp/witan/host"
+	"github.com/witan-adp/witan/internal/fetch"
 	"github.com/witan-adp/witan/internal/web"
 )
 
@@ -96,7 +97,7 @@ func (d *daemon) adminMux() http.Handler {
 		"resume":  d.mirror.Resume,
 		"retry":   d.mirror.Retry,
 		"release": d.mirror.Release,
-		"approve": d.bindings.Approve,
+		"approve": d.approve,
 	} {
 		mux.Handle("POST", "/mirror/"+name, func(w http.ResponseWriter, r *http.Request) error {
 			var body struct {
@@ -116,6 +117,15 @@ func (d *daemon) adminMux() http.Handler {
 		})
 	}
 	return mux
+}
+
+// approve accepts the new keys of a host.
+func (d *daemon) approve(name string) error {
+	origin, err := fetch.Origin(name, true)
+	if err != nil {
+		return err
+	}
+	return d.bindings.Approve(origin)
 }
 
 // adminBody reads a command of the operator, who is trusted but may mistype.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -54,6 +55,10 @@ func operatorWithin(ctx context.Context, timeout time.Duration, data, method, pa
 		return nil, err
 	}
 	resp, err := client.Do(req)
+	var slow net.Error
+	if errors.As(err, &slow) && slow.Timeout() {
+		return nil, fmt.Errorf("the daemon took longer than %s; what it was asked to do may still go on: see its log", timeout)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("no daemon answers for the data folder %s (%w); start it with: witan serve --data %[1]s", data, err)
 	}

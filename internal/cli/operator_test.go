@@ -135,3 +135,27 @@ func TestOperatorScripts(t *testing.T) {
 		},
 	})
 }
+
+// A daemon that works for long is not taken for one that does not run.
+func TestOperatorTellsOfASlowDaemon(t *testing.T) {
+	data := t.TempDir()
+	socket, err := daemon.AdminSocket(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.Listen("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = operatorWithin(t.Context(), time.Millisecond, data, "GET", "/mirror/status", nil)
+	if err == nil || !strings.Contains(err.Error(), "longer than 1ms") {
+		t.Errorf("%v", err)
+	}
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	_, err = operatorWithin(t.Context(), time.Minute, data, "GET", "/mirror/status", nil)
+	if err == nil || !strings.Contains(err.Error(), "witan serve --data "+data) {
+		t.Errorf("%v", err)
+	}
+}

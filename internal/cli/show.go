@@ -88,7 +88,7 @@ func showRecord(w io.Writer, r *adp.Record) error {
 	e := r.Envelope
 	var b strings.Builder
 	if r.Redacted {
-		_, err := fmt.Fprintf(w, "%d  %s  %s  (withheld by the host)\n", r.Seq, clock(r.ReceivedAt), short(e.Type, 80))
+		_, err := fmt.Fprintf(w, "%d  %s  %s  (withheld)\n", r.Seq, clock(r.ReceivedAt), short(e.Type, 80))
 		return err
 	}
 	fmt.Fprintf(&b, "%d  %s  %s  %s", r.Seq, clock(r.ReceivedAt), agent(e.Actor), short(e.Type, 80))
