@@ -76,7 +76,7 @@ func (c *Client) guard(plain bool) dialFunc {
 			if err == nil {
 				return conn, nil
 			}
-			failed = errors.Join(failed, err)
+			failed = errors.Join(failed, discreet{err})
 			if ctx.Err() != nil {
 				break
 			}
@@ -92,7 +92,7 @@ func (c *Client) lookup(ctx context.Context, host string) ([]netip.Addr, error) 
 	}
 	addrs, err := c.resolve(ctx, host)
 	if err != nil {
-		return nil, &Error{Kind: Unreachable, Err: fmt.Errorf("the name of the host does not resolve: %w", err)}
+		return nil, &Error{Kind: Unreachable, Err: fmt.Errorf("the name of the host does not resolve: %w", discreet{err})}
 	}
 	if len(addrs) == 0 {
 		return nil, &Error{Kind: Unreachable, Err: fmt.Errorf("host %s has no address", host)}

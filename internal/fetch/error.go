@@ -71,8 +71,29 @@ func classify(ctx context.Context, url string, err error) *Error {
 		}
 		return &e
 	}
-	return &Error{Kind: kindOf(err), URL: url, Err: err}
+	return &Error{Kind: kindOf(err), URL: url, Err: discreet{err}}
 }
+
+// discreet is an error of the network whose text does not name our own addresses or the resolver that we ask: what could not be
+// fetched is told to strangers.
+type discreet struct{ error }
+
+func (d discreet) Error() string {
+	text := d.error.Error()
+	if op, ok := errors.AsType[*net.OpError](d.error); ok {
+		there := op.Op
+		if op.Addr != nil {
+			there += " " + op.Addr.String()
+		}
+		text = strings.ReplaceAll(text, op.Error(), there+": "+discreet{op.Err}.Error())
+	}
+	if dns, ok := errors.AsType[*net.DNSError](d.error); ok {
+		text = strings.ReplaceAll(text, dns.Error(), dns.Err)
+	}
+	return text
+}
+
+func (d discreet) Unwrap() error { return d.error }
 
 func kindOf(err error) Kind {
 	var (
