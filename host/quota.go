@@ -38,6 +38,9 @@ func (r *rates) take(quotas []quota, now int64) error {
 		for len(w) > 0 && w[0] <= now-minute {
 			w = w[1:]
 		}
+		for i := len(w) - 1; i >= 0 && w[i] > now; i-- { // the clock was set back: a minute from now is enough
+			w[i] = now
+		}
 		r.windows[q.key] = w
 		if int64(len(w)) >= q.limit {
 			wait := (w[int64(len(w))-q.limit] + minute - now + 999) / 1000
@@ -51,12 +54,12 @@ func (r *rates) take(quotas []quota, now int64) error {
 	return nil
 }
 
-// sweep forgets windows in which nothing happened for a minute.
+// sweep forgets windows in which nothing happened for a minute, and those of a clock that was far ahead.
 func (r *rates) sweep(now int64) {
 	r.Lock()
 	defer r.Unlock()
 	for k, w := range r.windows {
-		if len(w) == 0 || w[len(w)-1] <= now-minute {
+		if last := len(w) - 1; last < 0 || w[last] <= now-minute || w[last] > now+minute {
 			delete(r.windows, k)
 		}
 	}

@@ -312,3 +312,27 @@ func TestClockGoesBackBehindAnArchive(t *testing.T) {
 	again.act(a, id, room.Message, say("and one")).refused(409, adp.RoomEnded)
 	again.statusWant(id, "ended")
 }
+
+// A clock that is set back makes received_at stand still, and nobody wait longer than a minute for a quota.
+func TestClockGoesBackUnderAQuota(t *testing.T) {
+	w := newWorld(t, func(o *host.Options) { o.Limits.MessagePerMinute = 2 })
+	a, id := w.open(nil)
+	speak := func() answer { t.Helper(); return w.act(a, id, room.Message, say("x")) }
+	speak().ok(200)
+	speak().ok(200)
+	last := w.resource(id, a).Get("received_at")
+	w.clock.Add(-4 * minute)
+	wait := speak().refused(429, adp.RateLimited).data().Get("retry_after")
+	if n := num(wait); n < 1 || n > 60 {
+		t.Errorf("retry_after %s", wait.Raw())
+	}
+	w.clock.Add(minute + 1)
+	speak().ok(200)
+	speak().ok(200)
+	speak().refused(429, adp.RateLimited)
+	w.clock.Add(minute + 1)
+	if r := speak().ok(200); num(r.Get("received_at")) != num(last) {
+		t.Errorf("received_at %s after %s", r.Get("received_at").Raw(), last.Raw())
+	}
+	w.records(id, nil)
+}

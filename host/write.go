@@ -214,7 +214,7 @@ func (h *Host) judge(r *replica.Replica, t *replica.Turn, e *adp.Envelope, packs
 	if err := h.usage.take(limits, s.Creator, t.Row().Bytes, 0, size); err != nil {
 		return nil, nil, err
 	}
-	if err := h.rates.take(h.quotas(r.ID, e, s, ch), now); err != nil {
+	if err := h.rates.take(h.quotas(r.ID, e, s, ch), h.now()); err != nil { // received_at may stand still, quotas go on
 		h.usage.add(s.Creator, 0, -size)
 		return nil, nil, err
 	}
