@@ -97,7 +97,7 @@ func (m Manifest) members() map[string]any {
 	for k, v := range m.Extra {
 		extra[k] = v
 	}
-	extra["merkle"] = map[string]any{"tree": "rfc6962-sha256", "size": m.Summary.Count}
+	extra["merkle"] = map[string]any{"tree": merkleTree, "size": m.Summary.Count}
 	extra["events_cid"] = m.Summary.EventsCID()
 	// these speak of the file that line 1 begins: only JSON says them
 	delete(extra, "bundle_cid")
@@ -255,6 +255,17 @@ func (c *Claim) Line1() ([]byte, error) {
 	return v.Raw(), nil
 }
 
+// merkleTree names the tree whose root is archive_root.
+const merkleTree = "rfc6962-sha256"
+
+// treeOf tells whether extra.merkle, if it is there and tells of a tree that is
+// known, tells of one over so many records.
+func (c *Claim) treeOf(count int64) bool {
+	m := c.value.Get("extra").Get("merkle")
+	size, ok := m.Get("size").Int()
+	return !m.Get("tree").Is(merkleTree) || ok && size == count
+}
+
 // Check compares the claim with what the records amount to. A manifest may
 // carry archive_root == events_sha3_256 instead of the Merkle root (ADP §19).
 // When envelopes are withheld, whatever covers them cannot be checked and is left
@@ -271,6 +282,7 @@ func (c *Claim) Check(s Summary) error {
 		{"last_hash", c.LastHash == s.LastHash}, {"events_sha3_256", unseen || c.EventsDigest == events},
 		{"archive_root", c.ArchiveRoot == root || c.ArchiveRoot == events || unseen && c.ArchiveRoot == c.EventsDigest},
 		{"extra.events_cid", unseen || c.EventsCID == "" || c.EventsCID == s.EventsCID()},
+		{"extra.merkle", c.treeOf(s.Count)},
 	} {
 		if !m.ok {
 			wrong = append(wrong, m.name)

@@ -60,6 +60,31 @@ func (s *State) Resource(url string, now int64) []byte {
 	return encode(r)
 }
 
+// Contradicts names the members of a Room resource, as somebody else shows it,
+// that say something else than the records. What is not there says nothing, and
+// what a host may put in its own words, such as types, is not looked at.
+func (s *State) Contradicts(resource adp.Value) (names []string) {
+	mine, err := adp.EncodeValue(s.resource("", 0))
+	if err != nil {
+		panic("room: encode: " + err.Error()) // every part was JSON before
+	}
+	for _, name := range []string{"creator", "topic", "agenda", "guidance", "visibility", "start_time", "end_time", "tags", "language", "policy", "extra"} {
+		if a, b := mine.Get(name), resource.Get(name); b.Exists() && !bytes.Equal(a.Raw(), b.Raw()) && !(blank(a) && blank(b)) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// blank tells whether a value is as good as none.
+func blank(v adp.Value) bool {
+	switch string(v.Raw()) {
+	case "", `""`, "[]", "{}", "null":
+		return true
+	}
+	return false
+}
+
 // Listed is the Room resource without types, as lists show it.
 func (s *State) Listed(url string, now int64) []byte { return encode(s.resource(url, now)) }
 

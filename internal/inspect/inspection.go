@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/witan-adp/witan/adp"
 	"github.com/witan-adp/witan/adp/room"
@@ -225,6 +226,11 @@ func (in *Inspection) finish() {
 	}
 	if err := in.Claim.Check(in.Verifier.Digest.Summary()); err != nil {
 		in.claimProblem("%v", err)
+	}
+	if r := in.Claim.Room; r.Kind() == adp.Object { // our own manifests have it; line 1 of an archive is what readers see first
+		if wrong := in.contradicts(r); wrong != nil {
+			in.claimProblem("the room in the manifest differs from the records in %s", strings.Join(wrong, ", "))
+		}
 	}
 	if in.BundleCID == "" || in.Withheld() > 0 { // the bundle is of the records as they were
 		return

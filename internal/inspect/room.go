@@ -202,23 +202,27 @@ func (in *Inspection) compare(r *Resource) {
 	if s.Head != r.Head && !s.Unresolved {
 		in.problem("the room head is seq %d, the room resource says seq %d", s.Head.Seq, r.Head.Seq)
 	}
-	v := r.Value
-	start, _ := v.Get("start_time").Int()
-	var wrong []string
-	for _, m := range []struct {
-		name string
-		ok   bool
-	}{
-		{"creator", v.Get("creator").Is(string(s.Creator))}, {"topic", v.Get("topic").Is(s.Contract.Topic)}, {"visibility", v.Get("visibility").Is(s.Contract.Visibility)},
-		{"start_time", start == s.Contract.StartTime}, {"end_time", r.EndTime == s.Contract.EndTime},
-	} {
-		if !m.ok {
-			wrong = append(wrong, m.name)
+	wrong := in.contradicts(r.Value)
+	for _, name := range []string{"creator", "topic", "visibility", "start_time", "end_time"} {
+		if !r.Value.Get(name).Exists() {
+			wrong = append(wrong, name)
 		}
 	}
-	if wrong != nil && in.Verifier.Counts[room.Violation] == 0 { // after a violation it is open what the host made of it
+	if wrong != nil {
 		in.problem("the room resource differs from the records in %s", strings.Join(wrong, ", "))
 	}
+}
+
+// contradicts names what a room resource says otherwise than the records. After a violation it is open what the host made of it.
+func (in *Inspection) contradicts(resource adp.Value) []string {
+	if in.Verifier.Counts[room.Violation] > 0 {
+		return nil
+	}
+	canonical, err := resource.Canonical()
+	if err != nil {
+		return []string{"its text"}
+	}
+	return in.Verifier.State.Contradicts(canonical)
 }
 
 // exactBundle reads archive.jsonl and compares its exact bytes with the bundle that the verified records make.

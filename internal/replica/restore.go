@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/witan-adp/witan/adp"
 	"github.com/witan-adp/witan/adp/room"
@@ -173,6 +174,15 @@ func (r *Replica) fits(ctx context.Context, c *adp.Claim) (line1 []byte, err err
 	}
 	if err := c.Check(sum); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrMismatch, err)
+	}
+	if c.Room.Kind() == adp.Object && r.Row().Violations == 0 { // after a violation it is open what the host made of it
+		var wrong []string
+		if err := r.View(ctx, func(s *room.State) { wrong = s.Contradicts(c.Room) }); err != nil {
+			return nil, err
+		}
+		if wrong != nil {
+			return nil, fmt.Errorf("%w: the room in the manifest differs from the records in %s", ErrMismatch, strings.Join(wrong, ", "))
+		}
 	}
 	if line1, err = c.Line1(); err != nil {
 		return nil, err

@@ -138,6 +138,8 @@ var Archives = sync.OnceValue(func() map[string][]byte {
 	out["manifest-only"] = lines[0]
 	out["respelled"] = bytes.ReplaceAll(bundle, []byte("\n{"), []byte("\n{ "))
 	out["bad-manifest"] = bytes.Replace(bundle, []byte(`"first_seq":1`), []byte(`"first_seq":2`), 1)
+	out["other-room"] = join(append([][]byte{bytes.Replace(lines[0], []byte(`"topic":"Proofs"`), []byte(`"topic":"Proven"`), 1)}, lines[1:]...)...)
+	out["other-size"] = join(append([][]byte{bytes.Replace(lines[0], []byte(`"merkle":{"size":13,`), []byte(`"merkle":{"size":12,`), 1)}, lines[1:]...)...)
 	_, other := (&Builder{Records: good.Records[:5]}).Seal(nil, nil)
 	out["other-manifest"] = join(append([][]byte{bytes.SplitAfter(other, []byte("\n"))[0]}, lines[1:]...)...)
 
