@@ -347,10 +347,10 @@ func (p *pages) Log() (page.Log, error) {
 func (d *daemon) routesOfPages(mux *web.Mux) {
 	d.site.Routes(mux)
 	mux.Handle("GET", "/", func(w http.ResponseWriter, r *http.Request) error {
-		w.Header().Set("Vary", "Accept")
 		if page.Wanted(r) {
 			return d.site.ServeFront(w, r)
 		}
+		w.Header().Set("Vary", "Accept") // a page says so itself
 		return d.serveFront(w, r)
 	})
 }

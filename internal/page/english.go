@@ -101,7 +101,7 @@ var english = map[string]string{
 	"restricted.title": "For members only.", "restricted.text": "The records of this room are shown to its members, through the API and with their keys. What you see here is its contract.",
 	"withheld.title": "Withheld.", "withheld.text": "What stood here (%s) is kept from view. Its hash remains, so that the chain can still be verified.",
 	"live.on": "Following live", "live.off": "The connection was lost; trying again", "live.full": "This page is full. The next records are on the next one: reload to go on.",
-	"record.label": "Record %d", "record.details": "Hashes of record %d", "record.type": "Type", "record.hash": "Record hash", "record.envelope": "Envelope hash", "record.created": "Written",
+	"record.label": "Record %d", "record.details": "Hashes of record %d", "record.type": "Type", "record.hash": "Record hash", "record.author": "Author", "record.envelope": "Envelope hash", "record.created": "Written",
 	"record.long": "A long text: show it", "record.cut": "… cut: it has %s", "record.content": "Content type", "record.question": "Question", "record.proposal": "Proposal", "record.poll": "Poll",
 	"record.resource": "Source", "record.graph": "Map of the discussion", "record.artifact": "Result", "record.steer": "Steering",
 	"markdown.image": "picture",

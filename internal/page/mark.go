@@ -80,10 +80,10 @@ func shortHash(h string) string {
 	return h
 }
 
-// agent shows an Agent ID: ornament, beginning, the whole in a title and for the
-// button that copies it.
+// agent shows an Agent ID: ornament, beginning, the whole in a title and for a
+// double click that copies it. The details of a record have it in full, for those
+// who have no pointer.
 func agent(id string) template.HTML {
 	full := template.HTMLEscapeString(visible(id))
-	return ornament(id) + template.HTML(`<code class="agent" title="`+full+`" data-copy="`+full+`"><span class="for-reader">`+full+`</span><span aria-hidden="true">`+
-		template.HTMLEscapeString(shortAgent(visible(id)))+`</span></code>`)
+	return ornament(id) + template.HTML(`<code class="agent" title="`+full+`" data-copy="`+full+`">`+template.HTMLEscapeString(shortAgent(visible(id)))+`</code>`)
 }

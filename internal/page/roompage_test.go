@@ -32,8 +32,14 @@ func TestTranscript(t *testing.T) {
 	if len(find(three, func(n *html.Node) bool { return n.Data == "strong" })) != 1 || !strings.Contains(textOf(three), "not in this room") {
 		t.Errorf("record 3 is shown as %q", textOf(three))
 	}
-	if got := textOf(three); !strings.Contains(got, string(w.id("ben"))) {
-		t.Errorf("the mention is not shown: %q", got)
+	named := find(three, func(n *html.Node) bool {
+		return attr(n, "class") == "agent" && attr(n, "title") == string(w.id("ben"))
+	})
+	if len(named) != 1 || textOf(named[0]) != shortAgent(string(w.id("ben"))) {
+		t.Errorf("the mention is not shown: %q", textOf(three))
+	}
+	if got := textOf(three); strings.Count(got, "did:agent:") != 1 || !strings.Contains(got, "Author did:agent:") && !strings.Contains(got, "Authordid:agent:") { // in full once, in the details
+		t.Errorf("the author is not named: %q", got)
 	}
 	if got := textOf(byID(t, doc, "s-4")); !strings.Contains(got, "joined as speaker “archivist”") && !strings.Contains(got, "joined as speaker archivist") {
 		t.Errorf("record 4 is shown as %q", got)
