@@ -108,6 +108,9 @@ func (g *guarded) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	// origin can do nothing here that its own server could not do.
 	h.Set("Access-Control-Allow-Origin", "*")
 	h.Set("Access-Control-Expose-Headers", "*")
+	if r.Header.Get("Authorization") != "" {
+		h.Set("Cache-Control", CacheNever) // until a handler says that everybody gets the same
+	}
 
 	if wait := g.buckets.take(v.addr, start); wait > 0 {
 		seconds := retryAfter(wait)

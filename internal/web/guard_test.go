@@ -120,6 +120,31 @@ func TestGuardHeadersOnEveryAnswer(t *testing.T) {
 	}
 }
 
+// What somebody gets who has said who they are is for them, unless the handler knows
+// that everybody gets the same.
+func TestGuardCachesNothingForOne(t *testing.T) {
+	m := NewMux()
+	m.Handle("GET", "/mine", func(w http.ResponseWriter, _ *http.Request) error { WriteJSON(w, 200, 1); return nil })
+	m.Handle("GET", "/public", func(w http.ResponseWriter, r *http.Request) error {
+		WriteTagged(w, r, CacheAsk, []byte("{}"))
+		return nil
+	})
+	h := guardedServer(&Guard{}, m)
+	for _, tt := range []struct{ path, token, want string }{
+		{"/mine", "Bearer x", CacheNever}, {"/mine", "", ""}, {"/public", "Bearer x", CacheAsk}, {"/none", "Bearer x", "no-store"},
+	} {
+		r := httptest.NewRequest("GET", tt.path, nil)
+		if tt.token != "" {
+			r.Header.Set("Authorization", tt.token)
+		}
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		if got := w.Header().Get("Cache-Control"); got != tt.want {
+			t.Errorf("%s with %q: Cache-Control %q, want %q", tt.path, tt.token, got, tt.want)
+		}
+	}
+}
+
 func TestGuardPanic(t *testing.T) {
 	var logged bytes.Buffer
 	m := NewMux()
