@@ -43,7 +43,13 @@ func (d *daemon) buildIndex(cursors *web.Cursors) error {
 	if err != nil {
 		return err
 	}
-	d.index = index.New(index.Options{Cursors: cursors, Own: d.origin, Now: d.edges.Now, Text: rooms, Log: d.log})
+	d.index = index.New(index.Options{Cursors: cursors, Own: d.origin, Now: d.edges.Now, Text: rooms, Log: d.log,
+		SyncedAt: func(origin, roomID string) int64 {
+			if r, ok := d.set.Get(origin, roomID); ok {
+				return r.SyncedAt.Load()
+			}
+			return 0
+		}})
 	if err := d.index.Load(); err != nil {
 		return err
 	}

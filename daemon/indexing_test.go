@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/witan-adp/witan/config"
 )
@@ -150,4 +151,24 @@ func TestIndexIsDerived(t *testing.T) {
 		a = start(t, setup{data: a.data, port: port})
 		same("after a restart")
 	}
+}
+
+// The index says when a copy was last in step with its host, also while nothing is new.
+func TestAgeOfACopy(t *testing.T) {
+	a := start(t, setup{})
+	b := start(t, setup{mirrors: []string{a.origin}, change: func(c *config.Config) { c.Mirror.PollMax = config.Duration(time.Second) }})
+	a.create(newAgent(t), nil)
+	age := func() int64 {
+		var found []struct {
+			SyncedAt int64 `json:"synced_at"`
+		}
+		b.call("GET", "/v1/index/rooms", nil, &found)
+		if len(found) != 1 {
+			return 0
+		}
+		return found[0].SyncedAt
+	}
+	until(t, "the copy", func() bool { return age() > 0 })
+	first := age()
+	until(t, "a younger copy", func() bool { return age() > first })
 }

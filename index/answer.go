@@ -101,7 +101,8 @@ type Result struct {
 	// Note says in words how the answer is less than the query asked for; "" when it is
 	// not.
 	Note string
-	// ETag is a strong entity tag of all the above; of Next, of the place that it leads to.
+	// ETag is a weak entity tag of all the above: of Next, of the place that it leads to, and
+	// of the rooms, of all but SyncedAt, which changes all the time while nothing is new.
 	ETag string
 
 	items [][]byte // the rooms as JSON
@@ -151,7 +152,7 @@ func (x *Index) answer(ctx context.Context, f *filter) (*Result, error) {
 	}
 	out := &Result{Rooms: make([]Room, 0, len(page)), items: make([][]byte, 0, len(page)), Note: note}
 	for _, r := range x.current(s, page) {
-		shown := r.room(now)
+		shown := x.shown(r, now)
 		item, err := marshal(shown)
 		if err != nil {
 			return nil, fmt.Errorf("index: encode room %s of %s: %w", shown.RoomID, shown.Origin, err)
@@ -173,14 +174,22 @@ func (x *Index) answer(ctx context.Context, f *filter) (*Result, error) {
 		out.Next = maps.Clone(f.kept)
 		out.Next.Set("cursor", c.seal(x.opts.Cursors, f.list))
 	}
-	body, err := out.body()
+	lasting := *out
+	lasting.items = make([][]byte, len(out.Rooms))
+	for i, r := range out.Rooms {
+		r.SyncedAt = 0
+		if lasting.items[i], err = marshal(r); err != nil {
+			return nil, fmt.Errorf("index: encode room %s of %s: %w", r.RoomID, r.Origin, err)
+		}
+	}
+	body, err := lasting.body()
 	if err != nil {
 		return nil, err
 	}
 	if next != nil { // not the cursor, which differs from one time to the next although nothing has changed
 		body = append(body, (&cursor{place: *next}).bytes()...)
 	}
-	out.ETag = web.Tag(body)
+	out.ETag = "W/" + web.Tag(body)
 	return out, nil
 }
 

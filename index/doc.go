@@ -125,5 +125,8 @@ type Options struct {
 	Now     func() int64 // Unix ms
 	// Text finds rooms by words. nil: words are looked for in one room after the other.
 	Text *text.Store
-	Log  *slog.Logger // nil: nowhere
+	// SyncedAt is when a room was compared with its host last, which changes all the time
+	// and is not put for that; 0: as it was put. nil: always so.
+	SyncedAt func(origin, roomID string) int64
+	Log      *slog.Logger // nil: nowhere
 }

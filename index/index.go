@@ -66,7 +66,18 @@ func (x *Index) Room(origin, roomID string) (Room, bool) {
 	if r == nil {
 		return Room{}, false
 	}
-	return r.room(x.opts.Now()), true
+	return x.shown(r, x.opts.Now()), true
+}
+
+// shown is a row as an answer has it.
+func (x *Index) shown(r *row, now int64) Room {
+	out := r.room(now)
+	if x.opts.SyncedAt != nil && !out.Own {
+		if at := x.opts.SyncedAt(out.Origin, out.RoomID); at != 0 {
+			out.SyncedAt = at
+		}
+	}
+	return out
 }
 
 // Name is what a listed room is called.

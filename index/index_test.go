@@ -226,6 +226,31 @@ func TestOnlyPublicAndRestricted(t *testing.T) {
 	}
 }
 
+// The age of a copy is that of now, without a change to the room.
+func TestSyncedAt(t *testing.T) {
+	at := map[string]int64{"a": start + 5}
+	x := New(Options{Cursors: testCursors, Own: ownOrigin, Now: func() int64 { return start }, SyncedAt: func(_, roomID string) int64 { return at[roomID] }})
+	for _, id := range []string{"a", "b"} {
+		x.Put(doc(id, func(d *Doc) { d.SyncedAt = start + 1 }))
+	}
+	x.Put(doc("mine", func(d *Doc) { d.Origin, d.Own, d.SyncedAt = ownOrigin, true, 0 }))
+	at["mine"] = start
+	all, err := x.Rooms(t.Context(), url.Values{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range all.Rooms {
+		want := map[string]int64{"a": start + 5, "b": start + 1, "mine": 0}[r.RoomID]
+		if one, ok := x.Room(r.Origin, r.RoomID); r.SyncedAt != want || !ok || one.SyncedAt != want {
+			t.Errorf("%s: in step at %d and %d, want %d", r.RoomID, r.SyncedAt, one.SyncedAt, want)
+		}
+	}
+	at["a"]++
+	if again, err := x.Rooms(t.Context(), url.Values{}); err != nil || again.ETag != all.ETag || again.Rooms[0].SyncedAt == all.Rooms[0].SyncedAt && again.Rooms[1].SyncedAt == all.Rooms[1].SyncedAt {
+		t.Errorf("%v: %+v", err, again)
+	}
+}
+
 func TestSetAttested(t *testing.T) {
 	d := doc("a", func(d *Doc) { d.Tags, d.Agenda = []string{"t"}, "agenda" })
 	x, _ := newIndex(start, d)
