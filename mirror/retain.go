@@ -96,7 +96,6 @@ func (m *Mirror) retain(ctx context.Context, now int64, do bool) (RetentionRepor
 	slices.SortFunc(out.Rooms, func(a, b Dropping) int {
 		return cmp.Or(cmp.Compare(a.Origin, b.Origin), cmp.Compare(a.RoomID, b.RoomID), cmp.Compare(a.To, b.To))
 	})
-	dropped := false
 	for i := range out.Rooms {
 		d := &out.Rooms[i]
 		if do {
@@ -108,7 +107,7 @@ func (m *Mirror) retain(ctx context.Context, now int64, do bool) (RetentionRepor
 				d.Error = err.Error()
 				continue
 			}
-			d.Bytes, dropped = freed, true
+			d.Bytes = freed
 			m.log.Info("records are no longer kept", "origin", d.Origin, "room", d.RoomID, "to", d.To, "records", d.Records, "bytes", d.Bytes, "rule", d.Rule)
 			m.o.Changed(d.r)
 		}
@@ -117,25 +116,14 @@ func (m *Mirror) retain(ctx context.Context, now int64, do bool) (RetentionRepor
 	if !do {
 		return out, nil
 	}
-	return out, m.giveBack(&out, dropped || m.o.Replicas.Finished.Dropped > 0)
-}
-
-// giveBack takes what was erased or forgotten out of the files of the store, or at least
-// gives the space back of what was dropped.
-func (m *Mirror) giveBack(out *RetentionReport, dropped bool) (err error) {
-	if out.Expunged, err = m.o.Replicas.Expunge(); err != nil {
-		return fmt.Errorf("mirror: what was erased or forgotten may still be in the files of the store: %w", err)
+	var err error
+	if out.Expunged, err = m.o.Replicas.GiveBack(); err != nil {
+		return out, fmt.Errorf("mirror: %w", err)
 	}
 	if out.Expunged {
 		m.log.Info("what was erased or forgotten is out of the files of the store")
-		return nil
 	}
-	if dropped {
-		if err := m.o.Store.Reclaim(); err != nil {
-			return fmt.Errorf("mirror: the space of what was dropped was not given back: %w", err)
-		}
-	}
-	return nil
+	return out, nil
 }
 
 // bounds are those of one host.

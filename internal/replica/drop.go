@@ -67,6 +67,7 @@ func (r *Replica) letGo(t *Turn, b *store.Batch, upTo, freed int64) error {
 		return fmt.Errorf("replica %d: its state has %d bytes and cannot take the place of the log; the most is %d", r.ID, len(snap), maxSnapshot)
 	}
 	b.Put(unfinished(metaDrop, r.ID), nil)
+	mark(b, metaReclaim)
 	b.Put(store.Snapshot(r.ID), snap)
 	if len(r.tail) > 0 { // hashes that so far only the records hold
 		b.Put(store.TreeTile(r.ID, uint64(r.row.Seq/tileSize)), joinHashes(r.tail))

@@ -1,7 +1,6 @@
 package replica
 
 import (
-	"crypto/rand"
 	"fmt"
 
 	"github.com/witan-adp/witan/internal/store"
@@ -77,7 +76,7 @@ func (s *Set) sweep(id uint64) error {
 	b.Delete(store.Snapshot(id))
 	b.Delete(store.RoomCheckpoint(id))
 	b.Delete(unfinished(metaForget, id))
-	b.Put(store.Meta(metaExpunge), []byte(rand.Text()))
+	mark(&b, metaExpunge)
 	return s.st.Commit(&b)
 }
 

@@ -1,6 +1,7 @@
 package replica
 
 import (
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"strconv"
@@ -14,9 +15,10 @@ const (
 	metaForget = "forget/" // a replica of which there may be keys left
 	metaDrop   = "drop/"   // a replica of which there may be dropped records left
 
-	// metaExpunge: something is to be taken out of the files of the store. Its value is
-	// another one each time.
+	// metaExpunge: something is to be taken out of the files of the store. metaReclaim:
+	// space is to be given back to the disk. The value is another one each time.
 	metaExpunge = "expunge"
+	metaReclaim = "reclaim"
 )
 
 // Unfinished counts what Open found half done, and finished.
@@ -81,22 +83,41 @@ func (s *Set) finish() error {
 	return err
 }
 
-// Expunge takes out of the files of the store what was erased and forgotten, and tells
-// whether there was anything to do. It is work in proportion to the size of the store.
-func (s *Set) Expunge() (did bool, err error) {
-	key := store.Meta(metaExpunge)
+// GiveBack takes out of the files of the store what was erased and forgotten, and tells
+// whether there was any of that; else it gives the space back of what was dropped. It is
+// work in proportion to the size of the store, and what a crash cuts off is done again.
+func (s *Set) GiveBack() (expunged bool, err error) {
+	reclaim := s.st.Reclaim
+	if expunged, err = s.due(metaExpunge, s.st.Expunge); err != nil {
+		return false, fmt.Errorf("what was erased or forgotten may still be in the files of the store: %w", err)
+	}
+	if expunged {
+		reclaim = func() error { return nil } // it was the greater work
+	}
+	if _, err = s.due(metaReclaim, reclaim); err != nil {
+		return expunged, fmt.Errorf("the space of what was dropped was not given back: %w", err)
+	}
+	return expunged, nil
+}
+
+// due does what a mark asks for, takes the mark away, and tells whether there was one.
+func (s *Set) due(name string, work func() error) (did bool, err error) {
+	key := store.Meta(name)
 	mark, ok, err := s.st.Get(key)
 	if err != nil || !ok {
 		return false, err
 	}
-	if err := s.st.Expunge(); err != nil {
+	if err := work(); err != nil {
 		return false, err
 	}
 	var b store.Batch
 	b.Expect(key, mark)
 	b.Delete(key)
-	if err := s.st.Commit(&b); err != nil && !errors.Is(err, store.ErrConflict) { // more was erased meanwhile
+	if err := s.st.Commit(&b); err != nil && !errors.Is(err, store.ErrConflict) { // there is more since
 		return true, err
 	}
 	return true, nil
 }
+
+// mark asks for what due does later.
+func mark(b *store.Batch, name string) { b.Put(store.Meta(name), []byte(rand.Text())) }

@@ -46,6 +46,14 @@ func TestDropGoesOnAfterACrash(t *testing.T) {
 	if set = openSet(t, st); set.Finished != (Unfinished{}) {
 		t.Errorf("finished once more: %+v", set.Finished)
 	}
+	for _, due := range []bool{true, false} { // the space is still to be given back, once
+		if _, ok, err := st.Get(store.Meta(metaReclaim)); err != nil || ok != due {
+			t.Errorf("to be given back: %v, %v, want %v", ok, err, due)
+		}
+		if expunged, err := set.GiveBack(); err != nil || expunged {
+			t.Errorf("%v, %v", expunged, err)
+		}
+	}
 }
 
 // inFiles tells whether some bytes are in the files of a folder.
@@ -78,7 +86,7 @@ func TestExpunge(t *testing.T) {
 	set := openSet(t, st)
 	expunge := func(want bool) {
 		t.Helper()
-		if did, err := set.Expunge(); err != nil || did != want {
+		if did, err := set.GiveBack(); err != nil || did != want {
 			t.Fatalf("expunged: %v, %v", did, err)
 		}
 	}

@@ -2,7 +2,6 @@ package replica
 
 import (
 	"bytes"
-	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -68,7 +67,7 @@ func (r *Replica) Withhold(seq int64, reason string, now int64, fate Fate) (With
 		}
 		if b.Put(store.Withheld(r.ID, seq), note); w.Fate == Erase {
 			t.Row().Bytes -= int64(len(rec.JSON()) - len(cut.JSON()))
-			b.Put(store.Meta(metaExpunge), []byte(rand.Text()))
+			mark(b, metaExpunge)
 		} else {
 			b.Put(store.Sealed(r.ID, seq), rec.JSON())
 		}
@@ -229,7 +228,7 @@ func (r *Replica) eraseAfterArchive(t *Turn, b *store.Batch) error {
 		}
 		b.Put(store.Withheld(r.ID, w.Seq), note)
 		b.Delete(store.Sealed(r.ID, w.Seq))
-		b.Put(store.Meta(metaExpunge), []byte(rand.Text()))
+		mark(b, metaExpunge)
 	}
 	return nil
 }
