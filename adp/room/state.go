@@ -189,6 +189,25 @@ func (s *State) Clone() *State {
 	return &c
 }
 
+// Weight is about how many bytes the state takes in memory.
+func (s *State) Weight() int {
+	const entry = 128 // of a map, with its key
+	n := 1024 + s.Registry.Bytes() + entry*(len(s.Banned)+len(s.Maybe)+len(s.External))
+	if k := s.Contract; k != nil {
+		n += len(k.Topic) + len(k.Agenda) + len(k.Guidance) + len(k.Language) + 2*len(k.PolicyJSON) + len(k.Extra)
+		for _, t := range k.Tags {
+			n += len(t) + 16
+		}
+	}
+	for _, m := range s.Members {
+		n += entry + len(m.Perspective)
+	}
+	for id, q := range s.Requests {
+		n += 2*entry + len(id) + len(q.Perspective)
+	}
+	return n
+}
+
 // Change is what one accepted record does to the state.
 type Change struct {
 	Class    Class

@@ -34,6 +34,14 @@ func (r *Registry) All() []*Definition {
 // Len counts the types.
 func (r *Registry) Len() int { return len(r.All()) }
 
+// Bytes is how large all definitions are together.
+func (r *Registry) Bytes() int {
+	if r == nil {
+		return 0
+	}
+	return r.bytes
+}
+
 // With is the registry after defs are accepted in turn. A definition of a type
 // that is there replaces it and must keep its kind (ADP §13.4), or the answer is
 // invalid_event.

@@ -68,10 +68,7 @@ func Resolve(decls []*Declaration, reg *Registry, packs map[string]*Pack, mode M
 			defs = append(defs, def)
 		}
 	}
-	total, size := reg.Len(), 0
-	if reg != nil {
-		size = reg.bytes
-	}
+	total, size := reg.Len(), reg.Bytes()
 	for _, def := range defs {
 		size += len(def.json)
 		if old, known := reg.Get(def.Type); known {

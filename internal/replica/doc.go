@@ -120,7 +120,7 @@ type Set struct {
 // Open reads the head rows of all replicas.
 func Open(st *store.Store) (*Set, error) {
 	s := &Set{st: st, byKey: map[Key]*Replica{}, byID: map[uint64]*Replica{}, serving: map[[2]string]*Replica{}, behind: map[[2]string][]*Replica{}, origins: map[string][]*Replica{}, nextID: 1,
-		residents: residents{most: maxResident, mostBytes: maxResidentBytes}, packs: packs{most: maxPackBytes}}
+		residents: residents{most: maxResident, mostBytes: maxResidentBytes, mostStates: maxStateBytes}, packs: packs{most: maxPackBytes}}
 	err := st.View(func(r store.Reader) error {
 		from, to := store.ReplicaRowRange()
 		var bad error

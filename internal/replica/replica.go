@@ -68,6 +68,7 @@ type Replica struct {
 	used    atomic.Int64     // Unix seconds of the last use, for Unload
 	touched atomic.Bool      // used since resident looked at it last
 	counted bool             // among the residents, whose lock guards it
+	weight  int64            // of the state, likewise
 
 	archiving sync.Mutex // taken before turn
 	leaves    leaves     // for proofs; its lock is taken last
@@ -253,6 +254,9 @@ func (t *Turn) Append(rec *adp.Record, ch *room.Change, extra *store.Batch, done
 			b.Put(store.Snapshot(r.ID), snap)
 			row.Snapshot, r.snapped = rec.Seq, snapped{len(snap), row.Bytes}
 		}
+	}
+	if rec.Seq%tileSize == 0 {
+		r.set.resident(r)
 	}
 	ends := ch.Close || ch.Cancel || ch.Contract != nil
 	for _, m := range ch.Members {

@@ -2,6 +2,7 @@ package replica
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/witan-adp/witan/adp/room"
@@ -126,5 +127,64 @@ func TestRingsOfLoadedRoomsAreBounded(t *testing.T) {
 	}
 	for _, r := range all {
 		same(t, r, s)
+	}
+}
+
+// A few rooms with much to remember take no more than that bound, and go on to be read and written.
+func TestStatesAreBoundedInBytes(t *testing.T) {
+	const rooms = 12
+	set := openSet(t, memory(t))
+	s := begin(t, obj{"agenda": strings.Repeat("x", 100_000)}).upTo(4)
+	one := int64(s.s.Weight())
+	if one < 100_000 || one > 110_000 {
+		t.Fatalf("a room weighs %d bytes", one)
+	}
+	set.residents.mostStates = 4 * one
+	var all []*Replica
+	for i := range rooms {
+		done := make(chan error, 1)
+		r, err := set.Create(fmt.Sprintf("https://h%d.example", i), s.recs[0], s.chs[0], Row{}, nil, func(err error) { done <- err })
+		if err == nil {
+			err = <-done
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, r)
+	}
+	weighed := func() (n int64) {
+		for _, r := range all {
+			r.turn.Lock()
+			if r.state != nil {
+				n += int64(r.state.Weight())
+			}
+			r.turn.Unlock()
+		}
+		return n
+	}
+	for i := 1; i < 4; i++ {
+		for range 2 { // the second time the ones that were in use may go
+			for _, r := range all {
+				if err := r.View(t.Context(), func(*room.State) {}); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		for _, r := range all {
+			wait(t, feed(t, r, s, i, i+1), 1)
+		}
+		if n := weighed(); n != set.residents.states || n > 5*one {
+			t.Fatalf("states of %d bytes are loaded, counted are %d; the bound is %d", n, set.residents.states, 4*one)
+		}
+	}
+	for _, r := range all {
+		same(t, r, s)
+	}
+	for _, r := range all {
+		r.used.Store(0)
+		r.Unload(1)
+	}
+	if set.residents.states != 0 {
+		t.Errorf("%d bytes are counted and none is loaded", set.residents.states)
 	}
 }
