@@ -147,3 +147,31 @@ func TestUnboundKeysAreNoNews(t *testing.T) {
 		t.Errorf("told of new keys %d times", n)
 	}
 }
+
+// The list of rooms remembers of each only so much, however large its contract is.
+func TestCardsAreSmall(t *testing.T) {
+	h := newFakeHost(t)
+	long := strings.Repeat("x", 200<<10)
+	s := newStory(t, "large", map[string]any{"agenda": "needle " + long, "guidance": long, "extra": map[string]any{"x": long}, "tags": []string{"hay", long}})
+	h.put(s)
+	g := start(t, memory(t), nil).follow(h)
+	g.holds(h, s)
+	for query, want := range map[string]bool{"keyword=needle": true, "tag=hay": true, "keyword=other": false} {
+		if _, body := g.get(h, "/v1/rooms/public?"+query); strings.Contains(body, `"id":"large"`) != want {
+			t.Errorf("%s: %.100s", query, body)
+		}
+	}
+	r, _ := g.set.Get(h.origin(), "large")
+	c, err := g.m.card(t.Context(), r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	k := c.contract
+	size := len(k.Topic) + len(k.Agenda) + len(k.Guidance) + len(k.PolicyJSON) + len(k.Extra)
+	for _, tag := range k.Tags {
+		size += len(tag)
+	}
+	if size > 3*cardText {
+		t.Errorf("a card of %d bytes", size)
+	}
+}

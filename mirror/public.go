@@ -42,7 +42,7 @@ func (m *Mirror) card(ctx context.Context, r *replica.Replica) (card, error) {
 		return c, nil
 	}
 	err := r.View(ctx, func(s *room.State) {
-		c = card{s.Last.Seq, s.ReceivedAt, s.Contract, s.Creator, s.Closed, s.Cancelled, s.Clock}
+		c = card{s.Last.Seq, s.ReceivedAt, brief(s.Contract), s.Creator, s.Closed, s.Cancelled, s.Clock}
 	})
 	if err != nil {
 		return card{}, err
@@ -54,6 +54,23 @@ func (m *Mirror) card(ctx context.Context, r *replica.Replica) (card, error) {
 	}
 	m.cards.of[r.ID] = c
 	return c, nil
+}
+
+// Bounds of what a card has of a contract; what is behind them is not searched.
+const (
+	cardText = 16 << 10 // bytes of one text
+	cardTags = 256
+)
+
+// brief is what filters and order need of a contract: cards of all rooms stay in memory,
+// and how large a contract is was for others to say.
+func brief(k *room.Contract) *room.Contract {
+	cut := func(s string) string { return strings.Clone(s[:min(len(s), cardText)]) }
+	b := &room.Contract{Topic: cut(k.Topic), Agenda: cut(k.Agenda), Language: cut(k.Language), StartTime: k.StartTime, EndTime: k.EndTime}
+	for _, t := range k.Tags[:min(len(k.Tags), cardTags)] {
+		b.Tags = append(b.Tags, cut(t))
+	}
+	return b
 }
 
 func (c card) status(now int64) room.Status {
