@@ -108,14 +108,9 @@ type ask struct {
 	status int // 0 is any 2xx, -1 any that is described
 }
 
-// call asks and holds the answer against what is described of it.
-func (x *described) call(a ask) (body []byte, header http.Header) {
+// request is what a call sends, and what it is called in complaints.
+func (x *described) request(ctx context.Context, op operation, a ask) (req *http.Request, name string) {
 	x.t.Helper()
-	op, ok := x.ops[a.op]
-	if !ok {
-		x.t.Errorf("no operation is described as %s", a.op)
-		return nil, nil
-	}
 	put := func(s string, escape func(string) string) string {
 		for name, value := range a.path {
 			s = strings.ReplaceAll(s, "{"+name+"}", escape(value))
@@ -129,9 +124,6 @@ func (x *described) call(a ask) (body []byte, header http.Header) {
 	if a.query != "-" && a.query != "" {
 		at += "?" + put(a.query, url.QueryEscape)
 	}
-	name := fmt.Sprintf("%s (%s %s)", a.op, op.method, at)
-	ctx, cancel := context.WithTimeout(x.t.Context(), patience)
-	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, op.method, x.d.origin+at, bytes.NewReader(a.body))
 	if err != nil {
 		x.t.Fatal(err)
@@ -149,6 +141,20 @@ func (x *described) call(a ask) (body []byte, header http.Header) {
 	for k, v := range a.header {
 		req.Header.Set(k, v)
 	}
+	return req, fmt.Sprintf("%s (%s %s)", a.op, op.method, at)
+}
+
+// call asks and holds the answer against what is described of it.
+func (x *described) call(a ask) (body []byte, header http.Header) {
+	x.t.Helper()
+	op, ok := x.ops[a.op]
+	if !ok {
+		x.t.Errorf("no operation is described as %s", a.op)
+		return nil, nil
+	}
+	ctx, cancel := context.WithTimeout(x.t.Context(), patience)
+	defer cancel()
+	req, name := x.request(ctx, op, a)
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
 		x.t.Fatalf("%s: %v", name, err)

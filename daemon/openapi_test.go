@@ -17,7 +17,7 @@ import (
 func TestAnswersAreAsDescribed(t *testing.T) {
 	receiver, _ := receiver(t)
 	a := start(t, setup{})
-	d := start(t, setup{mirrors: []string{a.origin}, peers: a.info.Peers[:1], change: func(c *config.Config) { c.Webhook.Public = true }})
+	d := start(t, setup{mirrors: []string{a.origin}, peers: a.info.Peers[:1], change: func(c *config.Config) { c.Webhook.Public, c.Limits.RequestsPerSecond = true, 1e6 }})
 	x := describe(t, d)
 
 	full, err := openapi.All(openapi.About{Origin: d.origin})

@@ -2,15 +2,18 @@ package daemon
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -83,6 +86,28 @@ func (x *described) untilRefused(a ask, most int, next func(i int) ask) {
 		}
 	}
 	x.t.Errorf("%s: asked %d times and never refused", a.op, most)
+}
+
+// hammer asks the same from many sides until it is stopped, so that what is allowed so
+// often in a second is refused on a machine that alone would be too slow for it.
+func (x *described) hammer(a ask) (stop func()) {
+	x.t.Helper()
+	ctx, cancel := context.WithCancel(x.t.Context())
+	var ended sync.WaitGroup
+	for range 32 {
+		req, _ := x.request(ctx, x.ops[a.op], a)
+		ended.Go(func() {
+			for ctx.Err() == nil {
+				again := req.Clone(ctx)
+				again.Body = io.NopCloser(bytes.NewReader(a.body))
+				if resp, err := http.DefaultClient.Do(again); err == nil {
+					_, _ = io.Copy(io.Discard, resp.Body)
+					_ = resp.Body.Close()
+				}
+			}
+		})
+	}
+	return func() { cancel(); ended.Wait() }
 }
 
 // rooms are those that a test of answers works with.
@@ -197,8 +222,12 @@ func (x *described) tooMuch(r rooms, receiver string) {
 		return ask{op: "writeEvent", path: in(r.open), body: r.creator.event(x.t, "message.create", text("again"), d.room(r.open))}
 	})
 	x.untilRefused(ask{op: "requestToJoin", path: in(r.open), by: busy, body: []byte(`{"role":"speaker"}`)}, 10, nil)
-	x.untilRefused(ask{op: "setAgentStatus", path: in(r.open), by: r.speaker, body: []byte(`{"state":"idle"}`)}, 100, nil)
-	x.untilRefused(ask{op: "mcp", accept: "application/json, text/event-stream", header: json, body: []byte(`{"jsonrpc":"2.0","id":1,"method":"ping"}`)}, 1000, nil)
+	for _, a := range []ask{{op: "setAgentStatus", path: in(r.open), by: r.speaker, body: []byte(`{"state":"idle"}`)},
+		{op: "mcp", accept: "application/json, text/event-stream", header: json, body: []byte(`{"jsonrpc":"2.0","id":1,"method":"ping"}`)}} {
+		stop := x.hammer(a)
+		x.untilRefused(a, 1000, nil)
+		stop()
+	}
 	x.untilRefused(ask{}, 100, func(i int) ask {
 		return ask{op: "addWebhook", by: busy, body: fmt.Appendf(nil, `{"url":%q,"events":["room.ended"]}`, fmt.Sprint(receiver, "/", i))}
 	})
