@@ -28,3 +28,10 @@ func (s *Store) MarkRestoring() error {
 	defer s.writeMu.Unlock()
 	return s.apply([]write{{key: restoring}}, 0)
 }
+
+// Era is how often Expunge has begun to wait for readers.
+func (s *Store) Era() uint64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.era
+}

@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/dgraph-io/badger/v4"
 )
@@ -30,7 +32,67 @@ const (
 )
 
 // ErrBusy: what was deleted could not be taken out of the files because of what was written meanwhile.
-var ErrBusy = errors.New("store: too busy to take out of its files what was deleted; try again later")
+var ErrBusy = errors.New("store: too busy, with writers or a long read, to take out of its files what was deleted; try again later")
+
+// await waits for a condition, for a minute at most, and tells whether it holds.
+func await(ok func() bool) bool {
+	for range 3000 {
+		if ok() {
+			return true
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	return ok()
+}
+
+// reading counts a view until the function that it returns is called.
+func (s *Store) reading() (end func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	era := s.era
+	s.viewing[era]++
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.viewing[era]--; s.viewing[era] == 0 {
+			delete(s.viewing, era)
+		}
+	}
+}
+
+// outlastReaders waits until no view is open that began before the call.
+func (s *Store) outlastReaders() bool {
+	era := s.nextEra()
+	return await(func() bool { return !s.viewedBefore(era) })
+}
+
+// nextEra begins an era: views that were open before belong to earlier ones.
+func (s *Store) nextEra() uint64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.era++
+	return s.era
+}
+
+// viewedBefore tells whether a view is open that began before an era.
+func (s *Store) viewedBefore(era uint64) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for e := range s.viewing {
+		if e < era {
+			return true
+		}
+	}
+	return false
+}
+
+// anyLogFile tells whether any of these value log files is there.
+func (s *Store) anyLogFile(files []uint64) bool {
+	return slices.ContainsFunc(files, func(n uint64) bool {
+		_, err := os.Stat(filepath.Join(s.dir, fmt.Sprintf("%06d.vlog", n)))
+		return err == nil
+	})
+}
 
 // Expunge takes everything that was deleted or overwritten before the call out of the files of the store, to the last byte:
 // it is for what must not be found on the disk any more. Each value log file with garbage in it is written anew, so this is work in
@@ -50,6 +112,10 @@ func (s *Store) Expunge() error {
 		if err := s.roomToCollect(); err != nil {
 			return err
 		}
+		// for a reader the engine keeps what the reader may still see
+		if !s.outlastReaders() {
+			return ErrBusy
+		}
 		if err := s.compact(); err != nil {
 			return err
 		}
@@ -57,17 +123,26 @@ func (s *Store) Expunge() error {
 		if err != nil {
 			return fmt.Errorf("store: begin a value log file: %w", err)
 		}
+		gone, err := s.withGarbage(last)
+		if err != nil {
+			return fmt.Errorf("store: %w", err)
+		}
 		if err := s.collect(anyGarbage); err != nil {
 			return err
 		}
 		// the engine ends early when most garbage is in the file that it writes to
-		left, err := s.garbage(last)
+		left, err := s.withGarbage(last)
 		if err != nil {
 			return fmt.Errorf("store: %w", err)
 		}
-		if left == 0 {
-			return s.giveBackFiller()
+		if len(left) > 0 {
+			continue
 		}
+		// the engine deletes a file once nobody iterates
+		if !await(func() bool { return !s.anyLogFile(gone) }) {
+			return ErrBusy
+		}
+		return s.giveBackFiller()
 	}
 	return ErrBusy
 }
@@ -97,6 +172,9 @@ func (s *Store) closeLogFile() (last uint64, err error) {
 
 // giveBackFiller gives the space back that closeLogFile took.
 func (s *Store) giveBackFiller() error {
+	if !s.outlastReaders() {
+		return nil // GC finds it later
+	}
 	if err := s.compact(); err != nil {
 		return err
 	}
@@ -130,20 +208,20 @@ func globEscape(path string) string {
 	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`).Replace(path)
 }
 
-// garbage is what the engine counts as garbage in the value log files up to a number.
-func (s *Store) garbage(last uint64) (bytes uint64, err error) {
+// withGarbage lists the value log files up to a number in which the engine counts garbage.
+func (s *Store) withGarbage(last uint64) (files []uint64, err error) {
 	raw, err := os.ReadFile(filepath.Join(s.dir, discardFile))
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
 	for ; len(raw) >= 16; raw = raw[16:] {
 		file, n := binary.BigEndian.Uint64(raw), binary.BigEndian.Uint64(raw[8:])
 		if file == 0 {
 			break
 		}
-		if file <= last {
-			bytes += n
+		if file <= last && n > 0 {
+			files = append(files, file)
 		}
 	}
-	return bytes, nil
+	return files, nil
 }

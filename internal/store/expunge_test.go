@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"sync"
 	"testing"
 
@@ -111,7 +112,33 @@ func TestExpunge(t *testing.T) {
 			}
 		})
 	}
-	err = st.Expunge()
+	// and a reader that began before still sees what was there
+	reading, read := make(chan struct{}), make(chan struct{})
+	wg.Go(func() {
+		if err := st.View(func(r store.Reader) error {
+			from, to := store.RecordsOf(1)
+			return r.Scan(from, to, func(_, _ []byte) bool {
+				close(reading)
+				<-read
+				return false
+			})
+		}); err != nil {
+			t.Errorf("the reader: %v", err)
+		}
+	})
+	<-reading
+	ended := make(chan error, 1)
+	go func() { ended <- st.Expunge() }()
+	for st.Era() == 0 {
+		runtime.Gosched()
+	}
+	select {
+	case err := <-ended:
+		t.Fatalf("it did not wait for the reader: %v", err)
+	default:
+	}
+	close(read)
+	err = <-ended
 	close(stop)
 	wg.Wait()
 	if err != nil {

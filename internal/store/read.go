@@ -30,6 +30,7 @@ func (s *Store) View(fn func(r Reader) error) error {
 		return ErrClosed
 	}
 	defer s.leave()
+	defer s.reading()()
 	txn := s.db.NewTransaction(false)
 	defer txn.Discard()
 	return fn(reader{txn})

@@ -65,6 +65,8 @@ type Store struct {
 	failed   error
 	counts   Stats
 	readers  int
+	viewing  map[uint64]int // views that are open, by the value of era when they began
+	era      uint64
 	shut     bool // no more readers
 	closed   chan struct{}
 	closeErr error // valid when closed is closed
@@ -92,6 +94,7 @@ func Open(o Options) (*Store, error) {
 		commitTxn: (*badger.Txn).Commit,
 		inMemory:  o.InMemory,
 		logFile:   o.LogFile,
+		viewing:   map[uint64]int{},
 		drained:   make(chan struct{}),
 		closed:    make(chan struct{}),
 	}
