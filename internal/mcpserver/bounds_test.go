@@ -19,7 +19,7 @@ import (
 const mostBytes = 512 << 10
 
 // The worst that somebody can write, as far as its size once it is escaped is concerned.
-var costly = map[string]string{"plain": "a", "controls": "\x01", "directions": "\u202e", "tags": "\U000e0041", "quotes": `"`, "ideographs": "世", "emoji": "😀"}
+var costly = map[string]string{"controls": "\x01", "tags": "\U000e0041", "quotes": `"`}
 
 // huge is a room in which everything is as large as can be, with so many types and members.
 func huge(unit string, types, members int) *inspecttest.Builder {
@@ -38,7 +38,7 @@ func huge(unit string, types, members int) *inspecttest.Builder {
 	for range 400 {
 		hashes = append(hashes, adp.Encode(make([]byte, 32)))
 	}
-	for i := range 12 {
+	for i := range 4 {
 		b.Add(inspecttest.Key(byte(1+i%2)), room.Message, fields{"content_type": long(1000), "content": long(60_000), "references": hashes})
 		b.Add(inspecttest.Key(1), "no.such", fields{long(200): long(15_000), "references": hashes})
 	}
@@ -94,7 +94,7 @@ func listing(h http.Handler, unit string) http.Handler {
 func TestAnswersAreBounded(t *testing.T) {
 	for name, unit := range costly {
 		t.Run(name, func(t *testing.T) {
-			s := session(t, near(listing(huge(unit, 40, 20).Serve(), unit)))
+			s := session(t, near(listing(huge(unit, 16, 8).Serve(), unit)))
 			for tool, args := range map[string]fields{"search_rooms": {"limit": 50}, "search_messages": {"query": "x", "limit": 50}, "read_room": {"room": inspecttest.RoomID, "members": true},
 				"read_history": {"room": inspecttest.RoomID, "limit": 100}, "list_hosts": {}, "verify_room": {"room": inspecttest.RoomID}, "get_attestations": {"room": inspecttest.RoomID}} {
 				r, err := s.CallTool(t.Context(), &mcp.CallToolParams{Name: tool, Arguments: args})
