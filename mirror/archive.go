@@ -9,6 +9,7 @@ import (
 
 	"github.com/witan-adp/witan/adp"
 	"github.com/witan-adp/witan/adp/room"
+	"github.com/witan-adp/witan/internal/fetch"
 	"github.com/witan-adp/witan/internal/replica"
 )
 
@@ -18,14 +19,16 @@ const (
 	// that knows no archives at all needs fewer.
 	looksForArchive   = 4
 	looksWithoutRoute = 2
+
+	clockSkew = 60_000 // ms by which the clock of a host may be before ours without a word
 )
 
 // complete adopts the archive of a room that the host says is over, or makes it.
 // All that the host lists is held.
 func (h *host) complete(ctx context.Context, v *roomView, r *replica.Replica) error {
 	now := h.m.o.Now()
-	var status room.Status
-	if err := r.View(ctx, func(s *room.State) { status = s.StatusAt(now) }); err != nil {
+	var status, soon room.Status
+	if err := r.View(ctx, func(s *room.State) { status, soon = s.StatusAt(now), s.StatusAt(now+clockSkew) }); err != nil {
 		return local(err)
 	}
 	switch status {
@@ -33,6 +36,9 @@ func (h *host) complete(ctx context.Context, v *roomView, r *replica.Replica) er
 		return h.done(r, false)
 	case room.Ended:
 	default: // by the records it goes on, at least by our clock
+		if soon == status {
+			return fmt.Errorf("the host lists the room as over, and by its records, as of seq %d, it is %s", r.Row().Seq, status)
+		}
 		h.later(v)
 		return nil
 	}
@@ -139,7 +145,9 @@ func (h *host) manifest(ctx context.Context, v *roomView) (*adp.Claim, error) {
 			look = looksForArchive / looksWithoutRoute
 		}
 	case err != nil:
-		return nil, err
+		if !h.unreadable(v, err) {
+			return nil, err
+		}
 	default:
 		claim, err := adp.ParseClaim(resp.Body)
 		if err == nil {
@@ -151,6 +159,25 @@ func (h *host) manifest(ctx context.Context, v *roomView) (*adp.Claim, error) {
 	defer h.mu.Unlock()
 	v.archive += look
 	return nil, nil
+}
+
+// slowArchive is after how many failures in a row an archive that does not come counts as
+// one that is not offered: some minutes.
+const slowArchive = 8
+
+// unreadable tells whether a host that answers is not to be waited for: what it offers as an
+// archive can be of no use, or does not come in time again and again. The room is held
+// whole, and its archive can be made here.
+func (h *host) unreadable(v *roomView, err error) bool {
+	switch fetch.KindOf(err) {
+	case fetch.TooLarge, fetch.BadContentType, fetch.BadRedirect:
+		return true
+	case fetch.Slow, fetch.Broken, fetch.Timeout:
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		return v.failures >= slowArchive
+	}
+	return false
 }
 
 // mismatch stops a room whose archive does not fit its records.

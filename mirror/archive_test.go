@@ -3,6 +3,7 @@ package mirror
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -147,5 +148,45 @@ func TestArchiveMismatch(t *testing.T) {
 		if row := g.row(h, "room"); row.EffectiveVerdict() != replica.Verified || row.Reason != "" {
 			t.Errorf("after the right one: %+v", row)
 		}
+	}
+}
+
+// A host whose archive is of no use, or never comes, does not keep the room from ending
+// here: it is made from the records.
+func TestArchiveThatCannotBeRead(t *testing.T) {
+	for name, answer := range map[string]http.HandlerFunc{
+		"too large": func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("Content-Length", "99999999999") },
+		"a page": func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "text/html")
+			fmt.Fprint(w, "<html>")
+		},
+		"elsewhere": func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, "http://127.0.0.1:2/archive", http.StatusFound)
+		},
+		"cut short": func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Length", "1000")
+			fmt.Fprint(w, "{")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := newFakeHost(t)
+			s := talk(t, "room", 6)
+			ended(t, s, false)
+			h.end(s, nil)
+			h.takeOver(func(w http.ResponseWriter, r *http.Request) bool {
+				if r.URL.Path != "/v1/rooms/room/archive" {
+					return false
+				}
+				w.Header().Set("Content-Type", apiType)
+				answer(w, r)
+				return true
+			})
+			g := start(t, memory(t), nil).follow(h)
+			g.completes(h, "room")
+			if n := h.count("/v1/rooms/room/archive"); n > slowArchive+looksForArchive {
+				t.Errorf("it was asked for the archive %d times", n)
+			}
+		})
 	}
 }

@@ -20,6 +20,7 @@ type roomView struct {
 	as       listedRoom // as it was listed then
 	signed   bool       // a key of the host signed for it
 	reached  int64      // seq after the last look
+	failedAt int64      // of the last look that failed, Unix ms
 	tried    string     // sig of the last look
 	stuck    bool       // it ended with a conclusion
 	problem  string

@@ -57,11 +57,16 @@ func (h *host) discover(ctx context.Context) error {
 	return nil
 }
 
-// readKeys reads the did:web document. A plain ADP host has none.
-func (h *host) readKeys(ctx context.Context, now int64) error {
-	h.keysDue = now + time.Hour.Milliseconds()
+// keysRetry is how long a did:web document waits that cannot be read.
+const keysRetry = 10 * time.Minute
+
+// readKeys reads the did:web document. A plain ADP host has none, and what stands in its
+// place, or that nothing comes, says nothing about its rooms: the reason is kept, and
+// what is known of its keys stays as it is.
+func (h *host) readKeys(ctx context.Context, now int64) {
+	h.keysDue, h.keysNote = now+time.Hour.Milliseconds(), ""
 	if h.m.o.Bindings == nil {
-		return nil
+		return
 	}
 	resp, err := h.get(ctx, h.origin+"/.well-known/did.json", keys.MaxDocument, "")
 	var s *statusError
@@ -70,14 +75,15 @@ func (h *host) readKeys(ctx context.Context, now int64) error {
 		if s.status != http.StatusNotFound && s.status != http.StatusGone {
 			h.keysDue = now + time.Minute.Milliseconds()
 		}
-		return nil
+		return
 	case err != nil:
-		return err
+		h.keysDue, h.keysNote = now+keysRetry.Milliseconds(), fmt.Sprintf("its did:web document cannot be read: %v", err)
+		return
 	}
 	state, err := h.m.o.Bindings.Observe(h.origin, resp.Body, now)
 	if err != nil {
-		h.m.log.Warn("the did:web document of a host is not usable", "origin", h.origin, "error", err)
-		return nil
+		h.keysNote = fmt.Sprintf("its did:web document is not usable: %v", err)
+		return
 	}
 	if state != keys.BindingSame {
 		h.m.log.Info("the keys of a host", "origin", h.origin, "binding", state)
@@ -85,5 +91,4 @@ func (h *host) readKeys(ctx context.Context, now int64) error {
 	if state == keys.BindingNew || state == keys.BindingVouched {
 		h.m.o.Bound(h.origin)
 	}
-	return nil
 }

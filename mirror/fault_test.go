@@ -297,6 +297,7 @@ var faults = []fault{
 	{name: "list with a seq beyond 2^53", begin: answersList(`"seq":9007199254740993`), want: all(hostIs(Following, "cannot be read"), holdsNone)},
 	{name: "list with another hash", begin: listed(func(f *faulty, r *fakeRoom) { r.hash = f.good[0].recs[0].Hash }), want: problem("lists another hash")},
 	{name: "list behind the records", begin: listed(func(f *faulty, r *fakeRoom) { r.seq, r.hash = 3, f.bad.recs[2].Hash }), want: all(state(replica.Behind, "seq 4: "), seq(6))},
+	{name: "list that ends a room too early", begin: listed(func(_ *faulty, r *fakeRoom) { r.status = string(room.Ended) }), want: all(problem("lists the room as over"), seq(6))},
 	{name: "list that says no head", begin: listed(func(_ *faulty, r *fakeRoom) { r.seq, r.hash = 0, "" }), want: func(f *faulty) bool { return seq(6)(f) }},
 	{name: "private room listed as public", begin: func(f *faulty) {
 		f.bad = newStory(f.t, "bad", map[string]any{"visibility": "private"})
@@ -374,6 +375,8 @@ var faults = []fault{
 		w.Header().Set("Content-Type", "text/plain")
 		fmt.Fprint(w, "[]")
 	}), want: all(hostIs(BackingOff, "content type"), harmless(replica.Verified)), mend: true},
+	{name: "key document that leads elsewhere", begin: leads("/.well-known/did.json", "http://127.0.0.1:2/", 302), want: all(harmless(replica.Verified), hostIs(Following, "did:web document cannot be read"))},
+	{name: "key document without end", begin: says("/.well-known/did.json", strings.Repeat(" ", keys.MaxDocument+1)), want: all(harmless(replica.Verified), hostIs(Following, "too large"))},
 	{name: "key document that is none", begin: func(f *faulty) { f.h.set(func() { f.h.did = []byte(`{"id":"did:web:elsewhere"}`) }) }, want: harmless(replica.Verified)},
 	{name: "keys that change", begin: func(f *faulty) { f.key(4) }, later: func(f *faulty) {
 		f.key(5)

@@ -253,7 +253,7 @@ func (h *host) otherGenesis(v *roomView, r *replica.Replica, first *adp.Record) 
 	}
 	h.switchTo(v, next)
 	poke(h.stir)
-	return nil
+	return errors.New(reason) // it is read after a pause, which grows when the host goes back and forth
 }
 
 // resource reads the Room resource.

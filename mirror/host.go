@@ -2,6 +2,7 @@ package mirror
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -62,6 +63,7 @@ type host struct {
 	signed   chan struct{} // somebody signed for a room: others may have it
 	down     atomic.Bool   // the last look failed
 	keysSoon atomic.Bool   // the did:web document is to be read at the next look
+	anew     atomic.Bool   // the discovery document, too
 	wait     atomic.Int64  // nanoseconds from the last look to the next
 	waiting  atomic.Int64  // rooms that wait for a slot
 	slowTill atomic.Int64  // Unix ns until which the host counts as slow
@@ -78,6 +80,8 @@ type host struct {
 	failures   int           // in a row
 	discovered int64         // when discovery is due again
 	keysDue    int64         // when the did:web document is
+	keysNote   string        // what is wrong with it
+	listCost   time.Duration // the least pause after a look at its list, see atLeast
 
 	mu         sync.Mutex // after Mirror.mu, before any replica
 	row        hostRow
@@ -264,9 +268,9 @@ func (h *host) run(ctx context.Context) {
 				continue
 			}
 			h.quiet = h.m.o.PollMin
-			if soon := time.Now().Add(h.quiet); h.failures == 0 && soon.Before(due) {
+			if soon := time.Now().Add(h.atLeast(h.quiet)); h.failures == 0 && soon.Before(due) {
 				due = soon
-				timer.Reset(h.quiet)
+				timer.Reset(time.Until(soon))
 			}
 			continue
 		case <-h.signed:
@@ -281,7 +285,7 @@ func (h *host) run(ctx context.Context) {
 			if h.failures > 0 {
 				continue
 			}
-			if soon := looked.Add(max(gap, h.m.o.PollMin)); time.Now().Before(soon) {
+			if soon := looked.Add(h.atLeast(max(gap, h.m.o.PollMin))); time.Now().Before(soon) {
 				if soon.Before(due) {
 					due = soon
 					timer.Reset(time.Until(soon))
@@ -336,7 +340,7 @@ func (h *host) pace(news bool, err error) time.Duration {
 			state, reason = Rebound, "its did:web document shows other keys that nobody vouched for; approve them or ask its operator"
 		}
 		h.enter(state, reason, 0)
-		return max(jitter(h.quiet), h.heldFor())
+		return max(h.atLeast(jitter(h.quiet)), h.heldFor())
 	}
 	h.m.metrics.polls.WithLabelValues("failed").Inc()
 	if isLocal(err) {
@@ -360,6 +364,12 @@ func (h *host) pace(news bool, err error) time.Duration {
 	wait = max(jitter(wait), h.heldFor())
 	h.enter(stateOf(err), err.Error(), o.Now()+wait.Milliseconds())
 	return wait
+}
+
+// atLeast makes a pause longer when the list is long or slow to read, within the interval:
+// whoever reads a list of 16 MiB each second pays for it.
+func (h *host) atLeast(pause time.Duration) time.Duration {
+	return max(pause, min(h.listCost, h.m.o.PollMax))
 }
 
 // hears tells whether the relay has brought news within one interval, and still
@@ -415,6 +425,9 @@ func jitter(d time.Duration) time.Duration { return d - rand.N(d/5+1) }
 // poll looks once at the host, and sets work on its rooms going.
 func (h *host) poll(ctx context.Context) (news bool, err error) {
 	now := h.m.o.Now()
+	if h.anew.Swap(false) {
+		h.discovered, h.keysDue = 0, 0
+	}
 	if now >= h.discovered {
 		if err := h.discover(ctx); err != nil {
 			return false, err
@@ -422,14 +435,13 @@ func (h *host) poll(ctx context.Context) (news bool, err error) {
 		h.discovered = now + time.Hour.Milliseconds()
 	}
 	if h.keysSoon.Swap(false) || now >= h.keysDue {
-		if err := h.readKeys(ctx, now); err != nil {
-			return false, err
-		}
+		h.readKeys(ctx, now)
 	}
 	began := h.m.o.Now()
 	listed, err := h.list(ctx)
 	if err != nil {
 		return false, err
 	}
+	listed.note = cmp.Or(listed.note, h.keysNote)
 	return h.compare(ctx, listed, began)
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/witan-adp/witan/internal/fetch"
 	"github.com/witan-adp/witan/internal/replica"
 )
 
@@ -24,9 +25,10 @@ const (
 	failedEvery = 16 // and one of a room that failed
 )
 
-// unseenRetry is how long a room waits at most that fails and of which nothing was
-// ever seen. There may be many, and nothing is lost meanwhile.
-const unseenRetry = 24 * time.Hour
+// rareRetry is how long a room waits at most that fails and of which nothing was ever
+// seen, since there may be many and nothing is lost meanwhile, or whose answers are too
+// large, since each of them costs us.
+const rareRetry = 24 * time.Hour
 
 // task is what a room stands in line for.
 type task int
@@ -113,8 +115,8 @@ func (l *line) clear() {
 // turn is where a room stands in line. host.mu is held.
 func (v *roomView) turn(t task) int {
 	switch {
-	case v.failures > 0:
-		return turnFailed + min(v.failures, failedTurns) - 1
+	case v.problem != "":
+		return turnFailed + min(max(v.failures, 1), failedTurns) - 1
 	case t == syncTask && (v.r != nil || v.signed):
 		return turnKnown
 	}
@@ -194,7 +196,7 @@ func (h *host) serve(ctx context.Context) {
 			continue
 		}
 		v.busy = true
-		unsure := v.r == nil || v.failures > 0
+		unsure := v.r == nil || v.problem != ""
 		if unsure {
 			h.unsure++
 		}
@@ -268,14 +270,15 @@ func (h *host) finish(v *roomView, l listedRoom, err error) {
 	if v.r != nil {
 		seq = v.r.Row().Seq
 	}
-	if err == nil || seq > v.reached {
-		v.failures = 0
+	if seq > v.reached || err == nil && now-v.failedAt > h.m.roomRetry.Milliseconds() {
+		v.failures = 0 // not at once when it agrees again: it may go back and forth
 	}
 	v.reached = seq
 	if err != nil {
 		v.failures++
+		v.failedAt = now
 		v.problem = err.Error()
-		wait := h.roomWait(v)
+		wait := h.roomWait(v, err)
 		v.next = now + jitter(wait).Milliseconds()
 		if v.stuck = errors.As(err, &concluded); v.stuck {
 			v.retryAt = now + max(h.m.roomRetry, wait).Milliseconds()
@@ -297,7 +300,7 @@ func (h *host) finish(v *roomView, l listedRoom, err error) {
 	case was == "" && !(stuck && r != nil): // its change of state was logged
 		h.complain(v.id, r != nil, err)
 	}
-	if r != nil && failures == 3 && !stuck && !isLocal(err) { // not for a hiccup
+	if r != nil && err != nil && failures == 3 && !stuck && !isLocal(err) { // not for a hiccup
 		saved := h.m.save(r, nil, func(row *replica.Row) bool {
 			if row.Verdict != "" || row.State != replica.Following || row.Reason == err.Error() {
 				return false
@@ -312,10 +315,10 @@ func (h *host) finish(v *roomView, l listedRoom, err error) {
 }
 
 // roomWait is how long a room waits after its failures. host.mu is held.
-func (h *host) roomWait(v *roomView) time.Duration {
+func (h *host) roomWait(v *roomView, err error) time.Duration {
 	most := h.m.roomRetry
-	if v.r == nil {
-		most = max(most, min(unseenRetry, h.m.o.BackoffMax))
+	if v.r == nil || fetch.KindOf(err) == fetch.TooLarge {
+		most = max(most, min(rareRetry, h.m.o.BackoffMax))
 	}
 	most = max(most, h.m.o.PollMin)
 	if wait := h.m.o.PollMin << min(v.failures-1, 20); wait > 0 && wait < most {

@@ -2,6 +2,7 @@ package mirror
 
 import (
 	"fmt"
+	"log/slog"
 	"net/http"
 	"strings"
 	"sync"
@@ -284,4 +285,38 @@ func TestStuckRoomThatMovesOn(t *testing.T) {
 	h.put(s)
 	g.must(g.m.Retry(h.origin()))
 	g.becomes(h, "bad", replica.Verified)
+}
+
+// A room that its host shows now so, now so, is not followed back and forth at each look.
+func TestRoomThatGoesBackAndForth(t *testing.T) {
+	one := talk(t, "bad", 6)
+	for name, other := range map[string]*story{"shorter": one.cut(5), "another genesis": talk(t, "bad", 6)} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h, good := newFakeHost(t), talk(t, "good", 5)
+			h.put(one, good)
+			log := &transitions{seen: map[string]int{}}
+			g := start(t, memory(t), func(o *Options) { o.Log = slog.New(log) }).follow(h)
+			g.holds(h, one)
+			for i := range 200 { // a look for each
+				h.put([]*story{other, one}[i%2])
+				good.say(member, "on")
+				h.put(good)
+				g.holds(h, good)
+			}
+			told := 0
+			for _, to := range []string{"behind", "following", "gone"} {
+				told += log.count("a room changed its state: " + to + " verified")
+			}
+			if told == 0 || told > 60 {
+				t.Errorf("%d changes of state in %d looks: %v", told, h.count(listPath), log.seen)
+			}
+			h.put(one)
+			g.must(g.m.Retry(h.origin()))
+			until(t, "it is followed again", func() bool {
+				row := g.row(h, "bad")
+				return row.State == replica.Following && row.Hash == one.recs[5].Hash
+			})
+		})
+	}
 }

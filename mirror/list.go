@@ -12,6 +12,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/witan-adp/witan/adp"
 	"github.com/witan-adp/witan/adp/room"
@@ -20,6 +21,7 @@ import (
 const (
 	maxListPage  = 16 << 20
 	listPageSize = 100
+	listRate     = 256 << 10         // bytes a second that looks at a list may cost on average, as long as the interval allows
 	roomDepth    = adp.MaxDepth + 16 // a room resource holds schemas that were signed
 )
 
@@ -67,7 +69,8 @@ func (h *host) list(ctx context.Context) (listing, error) {
 	rooms := map[string]listedRoom{}
 	next := fmt.Sprintf("%s/rooms/public?limit=%d", h.api(), listPageSize)
 	seen := map[[sha256.Size]byte]bool{} // hosts choose how long their URLs are
-	note := ""
+	note, size, began := "", int64(0), time.Now()
+	defer func() { h.listCost = max(time.Since(began), time.Duration(size)*time.Second/listRate) }()
 	for barren := 0; next != ""; {
 		if seen[sha256.Sum256([]byte(next))] {
 			note = "the room list leads back to a page that was read before"
@@ -81,6 +84,7 @@ func (h *host) list(ctx context.Context) (listing, error) {
 		resp, err := h.get(ctx, next, maxListPage, apiType)
 		var items []element
 		if err == nil {
+			size += int64(len(resp.Body))
 			items, err = split(resp.Body)
 		}
 		switch {

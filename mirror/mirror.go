@@ -250,11 +250,7 @@ func New(o Options) (*Mirror, error) {
 	}
 	m.cursors, m.seats = web.NewCursors(key), o.Seats
 	if o.Registerer != nil {
-		gauge := func(name, help string, of func() int64) {
-			o.Registerer.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, func() float64 { return float64(of()) }))
-		}
-		gauge("witan_mirror_pending_records", "Records that hosts list and that are not held yet, of rooms that they show.", func() int64 { behind, _ := m.owed(); return behind })
-		gauge("witan_mirror_claimed_records", "Records that hosts list of rooms of which they have shown nothing, or nothing more.", func() int64 { _, claimed := m.owed(); return claimed })
+		m.registerOwed(o.Registerer)
 	}
 	if err := m.keepings.load(o.Store); err != nil {
 		return nil, fmt.Errorf("mirror: %w", err)

@@ -202,6 +202,7 @@ func (h *host) reset() {
 		v.retry()
 	}
 	h.mu.Unlock()
+	h.anew.Store(true)
 	poke(h.wake)
 }
 

@@ -221,3 +221,25 @@ func TestOptOutOfAHost(t *testing.T) {
 		})
 	}
 }
+
+// The document is read once an hour; a retry of the operator reads it at once.
+func TestRetryReadsTheDiscoveryDocument(t *testing.T) {
+	h := newFakeHost(t)
+	s := talk(t, "room", 4)
+	h.put(s)
+	g := start(t, memory(t), nil).follow(h)
+	g.holds(h, s)
+	h.takeOver(func(w http.ResponseWriter, r *http.Request) bool {
+		if r.URL.Path == discovery {
+			w.Header().Set("Content-Type", apiType)
+			fmt.Fprintf(w, `{"protocol":%q,"mirror":false}`, adp.Protocol)
+		}
+		return r.URL.Path == discovery
+	})
+	g.looks(h, 3)
+	if state := g.m.Hosts()[0].State; state != Following {
+		t.Fatalf("it is %s before the document was read again", state)
+	}
+	g.must(g.m.Retry(h.origin()))
+	until(t, "the wish is heeded", func() bool { return g.m.Hosts()[0].State == Paused })
+}

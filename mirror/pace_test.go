@@ -2,6 +2,9 @@ package mirror
 
 import (
 	"errors"
+	"fmt"
+	"net/http"
+	"strings"
 	"testing"
 	"time"
 
@@ -45,4 +48,27 @@ func TestPaceStaysWithinItsInterval(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A long list is read less often, whatever is new, and within the interval all the same.
+func TestLongListsAreReadLessOften(t *testing.T) {
+	const size = 4 * listRate // four seconds' worth
+	for _, c := range []struct{ pollMax, least, most time.Duration }{{time.Hour, 4 * time.Second, time.Hour}, {time.Second, time.Second, time.Second}} {
+		h := newFakeHost(t)
+		s := talk(t, "room", 4)
+		h.put(s)
+		h.takeOver(func(w http.ResponseWriter, r *http.Request) bool {
+			if r.URL.Path == listPath {
+				w.Header().Set("Content-Type", apiType)
+				fmt.Fprintf(w, "[%s%s]", strings.Repeat(" ", size), h.resource("room", h.rooms["room"]))
+			}
+			return r.URL.Path == listPath
+		})
+		g := start(t, memory(t), func(o *Options) { o.PollMax = c.pollMax }).follow(h)
+		g.holds(h, s)
+		until(t, "a look is over", func() bool { return g.quiet(h) > 0 })
+		if wait := g.quiet(h); wait < c.least || wait > max(c.most, c.least) {
+			t.Errorf("interval %v: the next look in %v", c.pollMax, wait)
+		}
+	}
 }

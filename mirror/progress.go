@@ -3,6 +3,8 @@ package mirror
 import (
 	"sync"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
 )
 
 // rateWindow is the time over which a rate is told.
@@ -120,4 +122,13 @@ func (m *Mirror) owed() (behind, claimed int64) {
 		behind, claimed = behind+b, claimed+c
 	}
 	return behind, claimed
+}
+
+// registerOwed makes what is owed a part of the metrics.
+func (m *Mirror) registerOwed(reg prometheus.Registerer) {
+	gauge := func(name, help string, of func() int64) {
+		reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, func() float64 { return float64(of()) }))
+	}
+	gauge("witan_mirror_pending_records", "Records that hosts list and that are not held yet, of rooms that they show.", func() int64 { behind, _ := m.owed(); return behind })
+	gauge("witan_mirror_claimed_records", "Records that hosts list of rooms of which they have shown nothing, or nothing more.", func() int64 { _, claimed := m.owed(); return claimed })
 }

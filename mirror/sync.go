@@ -31,7 +31,10 @@ func (h *host) replicaOf(v *roomView) *replica.Replica {
 func (h *host) switchTo(v *roomView, r *replica.Replica) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	v.r = r
+	v.r, v.reached = r, 0
+	if r != nil { // what was held before is no progress
+		v.reached = r.Row().Seq
+	}
 }
 
 // sync brings a room to where the host lists it, or as far as this turn goes:

@@ -366,7 +366,11 @@ func (h hostReport) copying() string {
 		return "-"
 	}
 	s := fmt.Sprintf("%s, %s; %.0f records/s, %s/s", count(p.Records, "record"), amount(p.Bytes), p.RecordsPerSecond, amount(int64(p.BytesPerSecond)))
-	if p.ETA > 0 {
+	const year = 365 * 24 * 3600
+	switch {
+	case p.ETA > year: // of what the host merely lists, mostly
+		s += ", done in more than a year"
+	case p.ETA > 0:
 		s += ", done in about " + (time.Duration(p.ETA) * time.Second).String()
 	}
 	return s

@@ -53,3 +53,12 @@ func TestStatusWatch(t *testing.T) {
 		t.Errorf("--every 1ms: status %d", status)
 	}
 }
+
+// What a host merely lists may be any number.
+func TestCopyingForEver(t *testing.T) {
+	var h hostReport
+	h.Progress.RecordsPerSecond, h.Progress.ETA = 1, 1<<62
+	if got := h.copying(); !strings.HasSuffix(got, "done in more than a year") {
+		t.Error(got)
+	}
+}

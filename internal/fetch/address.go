@@ -58,7 +58,7 @@ func within(addr netip.Addr, list []netip.Prefix) bool {
 
 // Global reports whether addr is an ordinary public unicast address. An IPv4 address embedded in a mapped
 // (::ffff:0:0/96) or NAT64 (64:ff9b::/96) address is judged in its place; other ways of embedding one
-// (v4-compatible, local NAT64 64:ff9b:1::/48, 6to4, Teredo) are refused outright, since nobody needs them and each
+// (v4-compatible, local NAT64 64:ff9b:1::/48, 6to4, Teredo, ISATAP) are refused outright, since nobody needs them and each
 // has been used to reach a private network. An address with a zone is never global.
 func Global(addr netip.Addr) bool {
 	if !addr.IsValid() || addr.Zone() != "" {
@@ -72,7 +72,14 @@ func Global(addr netip.Addr) bool {
 		b := addr.As16()
 		return Global(netip.AddrFrom4([4]byte(b[12:])))
 	}
-	return global6.Contains(addr) && !within(addr, special6)
+	return global6.Contains(addr) && !within(addr, special6) && !isatap(addr)
+}
+
+// isatap reports whether the last eight bytes of addr are the identifier of an ISATAP interface (RFC 5214), which ends in an
+// IPv4 address.
+func isatap(addr netip.Addr) bool {
+	b := addr.As16()
+	return b[8]&^2 == 0 && b[9] == 0 && b[10] == 0x5e && b[11] == 0xfe
 }
 
 // private reports whether addr is one that AllowPrivate lets through: loopback, private, unique local and carrier-shared

@@ -30,6 +30,7 @@ func TestGlobal(t *testing.T) {
 		{"::ffff:8.8.8.8", true}, {"::ffff:127.0.0.1", false}, {"::ffff:10.0.0.1", false}, {"::ffff:169.254.169.254", false},
 		{"::8.8.8.8", false}, {"::127.0.0.1", false},
 		{"64:ff9b::8.8.8.8", true}, {"64:ff9b::127.0.0.1", false}, {"64:ff9b::192.168.1.1", false}, {"64:ff9b::169.254.169.254", false},
+		{"2606:4700::5efe:127.0.0.1", false}, {"2606:4700::200:5efe:8.8.8.8", false}, {"2606:4700::5eff:8.8.8.8", true}, {"2606:4700::5e:fe08:808", true},
 		{"64:ff9b:0:0:0:1:808:808", false}, {"64:ff9b:1::8.8.8.8", false},
 	} {
 		if got := Global(netip.MustParseAddr(tt.addr)); got != tt.want {
