@@ -121,7 +121,7 @@ func TestBundleTampered(t *testing.T) {
 			s.archive = bytes.Replace(s.archive, []byte(`"host":"host`), []byte(`"host":"most`), 1)
 		}, "", []string{"note bytes of archive.jsonl"}, "attested"},
 		"violations":   {func(s *sampleBundle) { s.archive = inspecttest.Archives()["violations"] }, "", []string{"FAILED archive: 25 violations", "FAILED attestation", "FAILED key", "FAILED statement against", "FAILED policy"}, "unattested"},
-		"withheld":     {func(s *sampleBundle) { s.archive = inspecttest.Archives()["withheld"] }, "", []string{"FAILED archive: 1 withheld", "ok statement against", "ok policy"}, "attested"},
+		"withheld":     {func(s *sampleBundle) { s.archive = inspecttest.Archives()["withheld"] }, "", []string{"FAILED archive: 1 withheld", "ok archive's own manifest: count, last hash and root agree; digest and CID cannot be checked: 1 withheld", "ok statement against archive: count, last hash and root agree; digest and CID cannot be checked", "ok policy"}, "attested"},
 		"another room": {func(s *sampleBundle) { s.manifest.RoomID = "other" }, "", []string{"FAILED room and genesis"}, ""},
 		"another host": {func(s *sampleBundle) { s.manifest.Origin = "https://evil.example" }, "", []string{"FAILED statement of the host: it is about room", "FAILED key document", "FAILED attestation: it is about room", "FAILED policy"}, "unattested"},
 
