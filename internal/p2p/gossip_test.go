@@ -70,6 +70,8 @@ func TestLateJoinerAndForwarding(t *testing.T) {
 		}
 		return false
 	})
+	il.mu.Lock() // more may come
+	defer il.mu.Unlock()
 	for _, from := range il.from {
 		if from != hub.ID() {
 			t.Errorf("a message came from %s, want the hub", from)

@@ -211,8 +211,17 @@ func FuzzBook(f *testing.F) {
 // Whoever comes and goes in a flood does not make the book be written each time; what it says in the end is.
 func TestBookIsWrittenNowAndThen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		calls, last := 0, []KnownPeer(nil)
-		book := newBook(nil, false, func(list []KnownPeer) { calls, last = calls+1, list })
+		var mu sync.Mutex
+		written := []int{} // how many peers, each time
+		book := newBook(nil, false, func(list []KnownPeer) { mu.Lock(); defer mu.Unlock(); written = append(written, len(list)) })
+		want := func(n ...int) {
+			t.Helper()
+			mu.Lock()
+			defer mu.Unlock()
+			if !slices.Equal(written, n) {
+				t.Errorf("written with %v peers, not %v", written, n)
+			}
+		}
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan struct{})
 		go func() { book.run(ctx); close(done) }()
@@ -223,19 +232,13 @@ func TestBookIsWrittenNowAndThen(t *testing.T) {
 			}
 		}
 		meet(0, 100)
-		if calls != 1 || len(last) != 1 {
-			t.Errorf("written %d times at once, last with %d peers", calls, len(last))
-		}
+		want(1)
 		time.Sleep(bookEvery)
 		synctest.Wait()
-		if calls != 2 || len(last) != 100 {
-			t.Errorf("written %d times, last with %d peers", calls, len(last))
-		}
+		want(1, 100)
 		meet(100, 120)
 		cancel()
 		<-done
-		if calls != 3 || len(last) != 120 {
-			t.Errorf("written %d times, last with %d peers", calls, len(last))
-		}
+		want(1, 100, 120)
 	})
 }
