@@ -234,9 +234,6 @@ type Mirror struct {
 	loops    sync.WaitGroup
 }
 
-// ErrUnknownHost: the origin is not one that the mirror follows.
-var ErrUnknownHost = errors.New("this host is not followed")
-
 // New reads the hosts that the store holds. They are followed once Run runs.
 func New(o Options) (*Mirror, error) {
 	o.fill()

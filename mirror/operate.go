@@ -1,6 +1,7 @@
 package mirror
 
 import (
+	"errors"
 	"fmt"
 	"net/url"
 	"slices"
@@ -10,6 +11,9 @@ import (
 	"github.com/witan-adp/witan/internal/fetch"
 	"github.com/witan-adp/witan/internal/replica"
 )
+
+// ErrUnknownHost: the origin is not one that the mirror follows.
+var ErrUnknownHost = errors.New("this host is not followed")
 
 // The operator names a host by its origin, and a room by its URL at its host or by
 // its URL here. What is said holds over restarts, and before the configuration.
