@@ -270,6 +270,7 @@ func memoryOnce(t testing.TB) *store.Store {
 	if !ok {
 		st = memory(t)
 		shared.Store(t.Name(), st)
+		t.Cleanup(func() { shared.Delete(t.Name()) }) // it is closed then
 	}
 	s := st.(*store.Store)
 	var b store.Batch
