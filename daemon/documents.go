@@ -4,10 +4,10 @@ import (
 	"context"
 	"slices"
 
-	"github.com/witan-adp/witan/adp"
 	"github.com/witan-adp/witan/adp/room"
 	"github.com/witan-adp/witan/index"
 	"github.com/witan-adp/witan/internal/replica"
+	"github.com/witan-adp/witan/mirror"
 )
 
 // document is a replica as the index shows it.
@@ -62,25 +62,16 @@ func (d *daemon) reindex(r *replica.Replica) {
 	d.pushChanged(r)
 }
 
-// listed shows the metadata of another host's room that is restricted, or that asks
-// not to be mirrored, which is all that is kept of it. Nothing of it is verified: it is what the host says.
-func (d *daemon) listed(origin string, v adp.Value) {
-	num := func(name string) int64 { n, _ := v.Get(name).Int(); return n }
-	id := v.Get("id").Text()
-	visibility := v.Get("visibility").Text()
-	if !adp.IsRoomID(id) || visibility != room.Restricted && visibility != room.Public {
-		return
-	}
-	doc := index.Doc{Origin: origin, RoomID: id, URL: origin + "/v1/rooms/" + id, MetadataOnly: true, Visibility: visibility,
-		Topic: v.Get("topic").Text(), Agenda: v.Get("agenda").Text(), Guidance: v.Get("guidance").Text(), Language: v.Get("language").Text(),
-		Creator: v.Get("creator").Text(), StartTime: num("start_time"), EndTime: num("end_time"), CreatedAt: num("created_at"),
-		Records: num("seq"), LastActivity: num("received_at"), Verdict: "unverified", State: replica.Following, SyncedAt: d.edges.Now(),
-		Policy: v.Get("policy").Raw(), Closed: v.Get("status").Is(string(room.Ended)), Cancelled: v.Get("status").Is(string(room.Cancelled))}
-	if visibility == room.Public { // else it would be copied
-		doc.State, doc.Reason = replica.Paused, "the room asks not to be mirrored"
-	}
-	for t := range v.Get("tags").Elements() {
-		doc.Tags = append(doc.Tags, t.Text())
+// listed shows what another host says about a room that is not copied, which is all that
+// is kept of it. Nothing of it is verified.
+func (d *daemon) listed(origin string, l mirror.Listed) {
+	doc := index.Doc{Origin: origin, RoomID: l.RoomID, URL: origin + "/v1/rooms/" + l.RoomID, MetadataOnly: true, Visibility: l.Visibility,
+		Topic: l.Topic, Agenda: l.Agenda, Guidance: l.Guidance, Language: l.Language, Creator: l.Creator, Tags: l.Tags, Policy: l.Policy,
+		StartTime: l.StartTime, EndTime: l.EndTime, CreatedAt: l.CreatedAt, Records: l.Seq, LastActivity: l.ReceivedAt,
+		Closed: l.Status == string(room.Ended), Cancelled: l.Status == string(room.Cancelled),
+		Verdict: "unverified", State: replica.Following, SyncedAt: l.SeenAt, FoundAt: l.FoundAt}
+	if l.Reason != "" {
+		doc.State, doc.Reason = replica.Paused, l.Reason
 	}
 	d.index.Put(doc)
 }

@@ -48,7 +48,7 @@ func (d *daemon) buildIndex(cursors *web.Cursors) error {
 			if r, ok := d.set.Get(origin, roomID); ok {
 				return r.SyncedAt.Load()
 			}
-			return 0
+			return d.mirror.SeenAt(origin, roomID)
 		}})
 	if err := d.index.Load(); err != nil {
 		return err
@@ -161,12 +161,12 @@ type Rebuilt struct {
 	TookMS   int64 `json:"took_ms"`
 }
 
-// rebuildIndex drops all that is derived for searching and derives it again. The metadata
-// of rooms that are not copied comes from their hosts, and stays.
+// rebuildIndex drops all that is derived for searching and derives it again. What
+// hosts say of rooms that are not copied comes from the store like the rest.
 func (d *daemon) rebuildIndex(ctx context.Context) (out Rebuilt, err error) {
 	began := time.Now()
 	for _, l := range d.index.Listed() {
-		if _, held := d.set.Get(l.Origin, l.RoomID); !held && !l.MetadataOnly {
+		if _, held := d.set.Get(l.Origin, l.RoomID); !held && !(l.MetadataOnly && d.mirror.SeenAt(l.Origin, l.RoomID) > 0) {
 			d.index.Remove(l.Origin, l.RoomID)
 			out.Removed++
 		}
@@ -180,6 +180,9 @@ func (d *daemon) rebuildIndex(ctx context.Context) (out Rebuilt, err error) {
 		if err := ctx.Err(); err != nil {
 			return out, err
 		}
+	}
+	if err := d.mirror.Relist(); err != nil {
+		return out, err
 	}
 	out.Rooms = d.index.Len()
 	if out.Texts, err = d.index.Rebuild(ctx); err != nil {

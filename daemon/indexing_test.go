@@ -172,3 +172,69 @@ func TestAgeOfACopy(t *testing.T) {
 	first := age()
 	until(t, "a younger copy", func() bool { return age() > first })
 }
+
+// Rooms that a host lists and that are not copied stay in the index of a mirror while
+// their host is away, also after a restart and a rebuild, with the time when they were
+// seen last.
+func TestListedRoomsOutliveTheirHost(t *testing.T) {
+	a := start(t, setup{})
+	b := start(t, setup{mirrors: []string{a.origin}})
+	creator := newAgent(t)
+	circle := a.create(creator, obj{"topic": "A closed circle of owls", "tags": []string{"birds"}, "visibility": "restricted"})
+	shy := a.create(creator, obj{"topic": "Owls that ask not to be copied", "policy": obj{"extra": obj{"mirror": false}}})
+	secret := a.create(creator, obj{"topic": "The secret of the owls", "visibility": "private"})
+	query := "/v1/index/rooms?host=" + url.QueryEscape(a.origin) + "&q=owls&sort=start"
+	search := func(d *running) map[string]obj {
+		t.Helper()
+		var found []obj
+		if status, _, raw := d.call("GET", query, nil, &found); status != http.StatusOK {
+			t.Fatalf("%d %s", status, raw)
+		}
+		rooms := map[string]obj{}
+		for _, r := range found {
+			rooms[r["room_id"].(string)] = r
+		}
+		return rooms
+	}
+	until(t, "both to be found", func() bool { return len(search(b)) == 2 })
+	if err := a.stop(); err != nil {
+		t.Fatal(err)
+	}
+	before := search(b)
+	if before[circle] == nil || before[shy] == nil || before[secret] != nil || before[circle]["verdict"] != "unverified" {
+		t.Fatalf("%v", before)
+	}
+	port, data := b.port(), b.data
+	if err := b.stop(); err != nil {
+		t.Fatal(err)
+	}
+	stopped := time.Now().UnixMilli()
+	b = start(t, setup{data: data, port: port, mirrors: []string{a.origin}, now: func() int64 { return time.Now().Add(24 * time.Hour).UnixMilli() }})
+	same := func(when string) {
+		t.Helper()
+		var after map[string]obj
+		until(t, "both to be found "+when, func() bool { after = search(b); return len(after) == 2 })
+		for id, room := range after {
+			if at := int64(room["synced_at"].(float64)); at == 0 || at > stopped {
+				t.Errorf("%s: synced at %d, but the host was last there before %d", when, at, stopped)
+			}
+			for _, changes := range []string{"synced_at", "status"} { // with the clock
+				delete(room, changes)
+				delete(before[id], changes)
+			}
+			if !reflect.DeepEqual(room, before[id]) {
+				t.Errorf("%s:\n got %v\nwant %v", when, room, before[id])
+			}
+		}
+	}
+	same("after a restart")
+	var did Rebuilt
+	if status, raw := b.operate("POST", "/index/rebuild", nil, &did); status != http.StatusOK || did.Rooms != 2 || did.Texts != 2 || did.Removed != 0 {
+		t.Errorf("%d %s", status, raw)
+	}
+	same("after a rebuild")
+	b.command("/mirror/remove", obj{"origin": a.origin})
+	if left := search(b); len(left) != 0 {
+		t.Errorf("of a host that was removed: %v", left)
+	}
+}

@@ -49,8 +49,8 @@ func TestListsWithoutEnd(t *testing.T) {
 			f := g.followed(h)
 			f.mu.Lock()
 			defer f.mu.Unlock()
-			if len(f.restricted) > 40 || told > 40 || len(f.rooms) > 40+31 {
-				t.Errorf("%d restricted rooms and %d others are remembered, %d are told of", len(f.restricted), len(f.rooms), told)
+			if len(f.listed) > 40 || told > 40 || len(f.rooms) > 40+31 {
+				t.Errorf("%d restricted rooms and %d others are remembered, %d are told of", len(f.listed), len(f.rooms), told)
 			}
 		})
 	}

@@ -65,12 +65,18 @@ func (v *roomView) trouble(h *host) string {
 	return v.problem
 }
 
+// rowEvery is how often the store learns that nothing is new at a host.
+const rowEvery = time.Minute
+
 // compare calls every room into line that is not as the host lists it. news tells
 // whether one came that has shown records before, or one of which nothing is known
 // while no such room waited: what a host merely claims does not make us ask it hotly.
 func (h *host) compare(ctx context.Context, listed listing, began int64) (news bool, err error) {
 	now := h.m.o.Now()
 	rooms, synced := listed.rooms, listed.whole
+	if err := h.settleListed(listed, began); err != nil {
+		return false, err
+	}
 	var work []func()
 	h.mu.Lock()
 	waiting, crowded := h.line.n > 0, 0
@@ -127,12 +133,6 @@ func (h *host) compare(ctx context.Context, listed listing, began int64) (news b
 				h.standInLine(ctx, v, lookUpTask, listedRoom{})
 			}
 		}
-		for id := range h.restricted {
-			if l, ok := rooms[id]; !ok || l.visibility != room.Restricted && !l.optOut {
-				delete(h.restricted, id)
-				work = append(work, func() { h.m.o.Unlisted(h.origin, id) })
-			}
-		}
 	}
 	lastSync := h.row.SyncedAt
 	h.crowd = listed.crowded
@@ -144,7 +144,7 @@ func (h *host) compare(ctx context.Context, listed listing, began int64) (news b
 	for _, do := range work {
 		do()
 	}
-	if synced && now-lastSync >= time.Minute.Milliseconds() {
+	if synced && now-lastSync >= rowEvery.Milliseconds() {
 		if err := h.update(func(row *hostRow) { row.SyncedAt = now }); err != nil {
 			return news, local(err)
 		}

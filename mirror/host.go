@@ -41,7 +41,8 @@ type hostRow struct {
 	Held     int64  `json:"held,omitempty"`     // Unix ms until which the host asked not to be asked
 	Paused   bool   `json:"paused,omitempty"`
 	SyncedAt int64  `json:"synced_at,omitempty"`
-	API      string `json:"api,omitempty"` // as its discovery document says
+	ListedAt int64  `json:"listed_at,omitempty"` // when its list was read that is the newest in the store
+	API      string `json:"api,omitempty"`       // as its discovery document says
 	// PackBytes is how large the type packs are that were fetched for its rooms.
 	PackBytes int64 `json:"pack_bytes,omitempty"`
 
@@ -83,24 +84,25 @@ type host struct {
 	keysNote   string        // what is wrong with it
 	listCost   time.Duration // the least pause after a look at its list, see atLeast
 
+	meta       sync.Mutex // for one change at a time of what is stored of rooms that are only listed; before mu
 	mu         sync.Mutex // after Mirror.mu, before any replica
 	row        hostRow
 	stored     []byte // row as it is in the store
 	configured string // config or flag, when one of them names the host at this start
 	rooms      map[string]*roomView
-	restricted map[string]string // restricted rooms listed, with a digest of what was said
-	held       int64             // Unix ms until which the host asked not to be asked
-	heard      int64             // Unix ms of the last news by the relay
-	viaListed  int64             // Unix ms until which the lists of other mirrors are not read again
-	live       context.Context   // of the loop; nil while it does not run
-	line       line              // rooms that wait for their turn
-	serving    bool              // somebody gives them their turns
-	unsure     int               // of them in work of which it is not known whether they answer
-	untold     int               // rooms that cannot be followed and were not logged
-	feeding    []*roomView       // rooms with news that wait for a worker
-	feeders    int               // workers
-	streaming  int               // live streams
-	streams    context.Context   // of them; nil when there were none since the last pause
+	listed     map[string]seen // rooms that are only listed, see listed.go
+	held       int64           // Unix ms until which the host asked not to be asked
+	heard      int64           // Unix ms of the last news by the relay
+	viaListed  int64           // Unix ms until which the lists of other mirrors are not read again
+	live       context.Context // of the loop; nil while it does not run
+	line       line            // rooms that wait for their turn
+	serving    bool            // somebody gives them their turns
+	unsure     int             // of them in work of which it is not known whether they answer
+	untold     int             // rooms that cannot be followed and were not logged
+	feeding    []*roomView     // rooms with news that wait for a worker
+	feeders    int             // workers
+	streaming  int             // live streams
+	streams    context.Context // of them; nil when there were none since the last pause
 	endStreams context.CancelFunc
 	streamHeld int64  // Unix ms until which the host asked not to be asked for streams
 	crowd      bool   // it lists more rooms than are followed, so that some that are held may be missing
@@ -112,7 +114,7 @@ func (m *Mirror) newHost(row hostRow) *host {
 	h := &host{m: m, origin: row.Origin, limiter: rate.NewLimiter(rate.Limit(m.o.RequestsPerSecond), burst), row: row,
 		slots: make(chan struct{}, m.o.ConcurrencyPerHost), wake: make(chan struct{}, 1), stir: make(chan struct{}, 1), look: make(chan struct{}, 1), signed: make(chan struct{}, 1), turned: make(chan struct{}, 1),
 		complaints: rate.NewLimiter(rate.Every(time.Minute), 20),
-		rooms:      map[string]*roomView{}, restricted: map[string]string{}, quiet: m.o.PollMin,
+		rooms:      map[string]*roomView{}, listed: map[string]seen{}, quiet: m.o.PollMin,
 		failures: row.Failures, held: min(row.Held, m.o.Now()+m.o.BackoffMax.Milliseconds())}
 	for _, r := range m.o.Replicas.Of(row.Origin) {
 		v := h.rooms[r.RoomID]
@@ -154,15 +156,13 @@ func (h *host) update(change func(*hostRow)) error {
 }
 
 func (h *host) forget() error {
+	if err := h.delist(""); err != nil {
+		return err
+	}
 	var b store.Batch
 	b.Delete(store.Host(h.origin))
 	if err := h.m.o.Store.Commit(&b); err != nil {
 		return fmt.Errorf("mirror: forget %s: %w", h.origin, err)
-	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	for id := range h.restricted {
-		h.m.o.Unlisted(h.origin, id)
 	}
 	return nil
 }
@@ -438,7 +438,7 @@ func (h *host) poll(ctx context.Context) (news bool, err error) {
 		h.readKeys(ctx, now)
 	}
 	began := h.m.o.Now()
-	listed, err := h.list(ctx)
+	listed, err := h.list(ctx, began)
 	if err != nil {
 		return false, err
 	}

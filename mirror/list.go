@@ -62,11 +62,13 @@ type listing struct {
 	whole   bool   // it was read to its end: a room that is missing is not listed
 	crowded bool   // it goes on beyond mirror.rooms_per_host
 	note    string // what is odd about it
+	fresh   fresh  // of rooms that are only listed
 }
 
-// list reads the room list, all pages.
-func (h *host) list(ctx context.Context) (listing, error) {
+// list reads the room list, all pages. at is when it began, Unix ms.
+func (h *host) list(ctx context.Context, at int64) (listing, error) {
 	rooms := map[string]listedRoom{}
+	var fresh fresh
 	next := fmt.Sprintf("%s/rooms/public?limit=%d", h.api(), listPageSize)
 	seen := map[[sha256.Size]byte]bool{} // hosts choose how long their URLs are
 	note, size, began := "", int64(0), time.Now()
@@ -92,7 +94,7 @@ func (h *host) list(ctx context.Context) (listing, error) {
 		case len(seen) == 1 || ctx.Err() != nil:
 			return listing{}, fmt.Errorf("the room list: %w", err)
 		default: // what the pages before it list is followed all the same
-			return listing{rooms: rooms, note: fmt.Sprintf("page %d of the room list: %v", len(seen), err)}, nil
+			return listing{rooms: rooms, fresh: fresh, note: fmt.Sprintf("page %d of the room list: %v", len(seen), err)}, nil
 		}
 		barren++
 		var held map[string]bool // of a list that is too long, rooms of this page that are held are followed all the same
@@ -115,19 +117,19 @@ func (h *host) list(ctx context.Context) (listing, error) {
 				}
 			}
 			rooms[l.id], barren = l, 0
-			if l.visibility == room.Restricted || l.optOut {
-				h.restrict(l.id, v)
+			if err := h.noteListed(&fresh, l, v, at); err != nil {
+				return listing{}, err
 			}
 		}
 		if held != nil {
-			return listing{rooms: rooms, crowded: true, note: h.crowded()}, nil
+			return listing{rooms: rooms, fresh: fresh, crowded: true, note: h.crowded()}, nil
 		}
 		if next, err = nextPage(resp.URL, resp.Header, h.origin); err != nil {
 			note = fmt.Sprintf("the room list: %v", err)
 			break
 		}
 	}
-	return listing{rooms: rooms, whole: note == "", note: note}, nil
+	return listing{rooms: rooms, fresh: fresh, whole: note == "", note: note}, nil
 }
 
 // crowded says that there are too many rooms.
@@ -155,43 +157,6 @@ func (h *host) remark(note string) {
 	h.mu.Unlock()
 	if note != "" && note != old {
 		h.m.log.Warn("something is odd about a host", "origin", h.origin, "reason", note)
-	}
-}
-
-// restrict passes on the metadata of a restricted room when it is new.
-func (h *host) restrict(id string, v adp.Value) {
-	if h.m.quarantined(h.origin, id) {
-		return
-	}
-	sum := sha256.Sum256(v.Raw())
-	h.mu.Lock()
-	view, held := h.rooms[id]
-	same := h.restricted[id] == string(sum[:])
-	_, known := h.restricted[id]
-	full := !known && len(h.restricted) >= h.m.o.RoomsPerHost // those that are listed no more go first, see compare
-	if held = held && view.r != nil; !held && !full {
-		h.restricted[id] = string(sum[:])
-	}
-	h.mu.Unlock()
-	if !held && !same && !full {
-		h.m.o.Listed(h.origin, v)
-	}
-}
-
-// unrestrict takes the metadata of restricted rooms back, of all when id is "". They
-// are passed on again when the list is read and nothing is against it.
-func (h *host) unrestrict(id string) {
-	var ids []string
-	h.mu.Lock()
-	for one := range h.restricted {
-		if id == "" || id == one {
-			ids = append(ids, one)
-			delete(h.restricted, one)
-		}
-	}
-	h.mu.Unlock()
-	for _, one := range ids {
-		h.m.o.Unlisted(h.origin, one)
 	}
 }
 

@@ -85,9 +85,10 @@ type Options struct {
 
 	// Changed: records were committed, or verdict or state changed.
 	Changed func(r *replica.Replica)
-	// Listed: a host lists a restricted room, whose metadata is all that may be
-	// kept. Unlisted: it does so no more.
-	Listed   func(origin string, room adp.Value)
+	// Listed: a host lists a room of which only that may be kept, or did so before the
+	// start: New tells of those, Relist of all. Unlisted: it does so no more. They are
+	// called under a lock, and may ask nothing but SeenAt and the standing of a room.
+	Listed   func(origin string, room Listed)
 	Unlisted func(origin, roomID string)
 	// Completed: the room has ended, all its records are verified, and its
 	// archive is adopted or made. At least once for a room.
@@ -164,7 +165,7 @@ func (o *Options) fill() {
 		o.Changed = func(*replica.Replica) {}
 	}
 	if o.Listed == nil {
-		o.Listed = func(string, adp.Value) {}
+		o.Listed = func(string, Listed) {}
 	}
 	if o.Unlisted == nil {
 		o.Unlisted = func(string, string) {}
@@ -272,6 +273,9 @@ func New(o Options) (*Mirror, error) {
 	})
 	if err != nil {
 		return nil, fmt.Errorf("mirror: read the hosts: %w", err)
+	}
+	if err := m.loadListed(); err != nil {
+		return nil, fmt.Errorf("mirror: %w", err)
 	}
 	if o.Registerer != nil {
 		o.Registerer.MustRegister(collector{m})
@@ -430,28 +434,6 @@ func (m *Mirror) Followed(origin string) bool {
 	defer m.mu.Unlock()
 	_, ok := m.hosts[origin]
 	return ok
-}
-
-// HostStatus is one host as /federation/v1/hosts shows it.
-type HostStatus struct {
-	Origin  string `json:"origin"`
-	State   string `json:"state"`
-	Since   int64  `json:"since"`              // Unix ms
-	NextTry int64  `json:"next_try,omitempty"` // Unix ms
-	Reason  string `json:"reason,omitempty"`
-	Rooms   int64  `json:"rooms"`
-	Records int64  `json:"records"`
-	Source  string `json:"source"`
-	// Problems names rooms that cannot be followed now, at most 20.
-	Problems []RoomProblem `json:"problems,omitempty"`
-	// Equivocated: the host is proven to have told two stories of what it signs. It stays so.
-	Equivocated bool `json:"equivocated,omitempty"`
-}
-
-// RoomProblem says why a room cannot be followed.
-type RoomProblem struct {
-	RoomID string `json:"room_id"`
-	Reason string `json:"reason"`
 }
 
 // Hosts lists the followed hosts by origin.

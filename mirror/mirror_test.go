@@ -78,10 +78,10 @@ func startOn(t *testing.T, st *store.Store, change func(*Options), connect func(
 		Fetch:   fetch.New(fetch.Options{AllowPrivate: true}),
 		PollMin: 5 * time.Millisecond, PollMax: 20 * time.Millisecond, BackoffMin: 20 * time.Millisecond, BackoffMax: 40 * time.Millisecond,
 		RequestsPerSecond: 1e6,
-		Listed: func(origin string, v adp.Value) {
+		Listed: func(origin string, l Listed) {
 			g.mu.Lock()
 			defer g.mu.Unlock()
-			g.listed[v.Get("id").Text()] = origin
+			g.listed[l.RoomID] = origin
 		},
 		Unlisted: func(_, id string) {
 			g.mu.Lock()

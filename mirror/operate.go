@@ -90,7 +90,8 @@ func (m *Mirror) named(name string) (origin, roomID string, err error) {
 func (h *host) lists(roomID string) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.rooms[roomID] != nil
+	_, only := h.listed[roomID]
+	return only || h.rooms[roomID] != nil
 }
 
 func (m *Mirror) host(origin string) *host {
@@ -224,7 +225,7 @@ func (m *Mirror) Quarantine(name, reason string) error {
 		return err
 	}
 	if h := m.host(origin); h != nil {
-		h.unrestrict(roomID)
+		return h.delist(roomID)
 	}
 	return nil
 }
@@ -305,6 +306,11 @@ func (m *Mirror) Forget(name string, do bool) (out Forgotten, err error) {
 			return out, err
 		}
 	}
+	if h != nil {
+		if err := h.delist(roomID); err != nil {
+			return out, err
+		}
+	}
 	if err := m.forgot(origin, roomID); err != nil {
 		return out, err
 	}
@@ -357,10 +363,6 @@ func (m *Mirror) forget(h *host, r *replica.Replica) error {
 	m.cards.mu.Lock()
 	delete(m.cards.of, r.ID)
 	m.cards.mu.Unlock()
-	if other, ok := m.o.Replicas.Get(r.Origin, r.RoomID); ok {
-		m.o.Changed(other)
-	} else {
-		m.o.Unlisted(r.Origin, r.RoomID)
-	}
+	m.unlist(r.Origin, r.RoomID)
 	return nil
 }

@@ -176,10 +176,11 @@ func (m *Mirror) Hidden(r *replica.Replica) (reason string, yes bool) {
 	return "", false
 }
 
-// quarantined tells whether the operator keeps a room, or all of its host, from readers.
-func (m *Mirror) quarantined(origin, roomID string) bool {
+// dismissed tells whether the operator keeps a room, or all of its host, from readers, or
+// has forgotten it: not even that it is listed is kept.
+func (m *Mirror) dismissed(origin, roomID string) bool {
 	both := m.keepings.both(origin, roomID)
-	return both[0].Quarantined != "" || both[1].Quarantined != ""
+	return both[0].Quarantined+both[1].Quarantined != "" || both[0].Forgotten || both[1].Forgotten
 }
 
 // Standing is the state of a mirrored room with its reason, as it is to be shown:

@@ -31,6 +31,28 @@ type HostReport struct {
 	RoomList []RoomStatus     `json:"room_list,omitempty"`
 }
 
+// HostStatus is one host as /federation/v1/hosts shows it.
+type HostStatus struct {
+	Origin  string `json:"origin"`
+	State   string `json:"state"`
+	Since   int64  `json:"since"`              // Unix ms
+	NextTry int64  `json:"next_try,omitempty"` // Unix ms
+	Reason  string `json:"reason,omitempty"`
+	Rooms   int64  `json:"rooms"`
+	Records int64  `json:"records"`
+	Source  string `json:"source"`
+	// Problems names rooms that cannot be followed now, at most 20.
+	Problems []RoomProblem `json:"problems,omitempty"`
+	// Equivocated: the host is proven to have told two stories of what it signs. It stays so.
+	Equivocated bool `json:"equivocated,omitempty"`
+}
+
+// RoomProblem says why a room cannot be followed.
+type RoomProblem struct {
+	RoomID string `json:"room_id"`
+	Reason string `json:"reason"`
+}
+
 // RoomStatus is where one mirrored room stands, and why.
 type RoomStatus struct {
 	RoomID       string `json:"room_id"`

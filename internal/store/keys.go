@@ -257,7 +257,7 @@ func EvidenceByRoomRange(origin, roomID string) (from, to []byte) {
 func Host(origin string) []byte    { return stringsKey(kindHost, origin) }
 func HostRange() (from, to []byte) { return under([]byte{kindHost}) }
 
-// HostRoom is what a host lists about one of its rooms.
+// HostRoom is the newest head that a host signed of one of its rooms.
 func HostRoom(origin, roomID string) []byte { return stringsKey(kindHostRoom, origin, roomID) }
 
 // HostRoomRange holds the rooms of one host, or of all for an empty origin.

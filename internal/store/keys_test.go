@@ -63,6 +63,10 @@ var kinds = []struct {
 		func(a, _, _ string, _ uint64, _ int64) [][2][]byte {
 			return append(two(store.HostRoomRange("")), two(store.HostRoomRange(a))...)
 		}},
+	{"Listed", func(a, b, _ string, _ uint64, _ int64, _ [32]byte) []byte { return store.Listed(a, b) },
+		func(a, _, _ string, _ uint64, _ int64) [][2][]byte {
+			return append(two(store.ListedRange("")), two(store.ListedRange(a))...)
+		}},
 	{"Branch", func(_, _, _ string, id uint64, seq int64, _ [32]byte) []byte { return store.Branch(id, seq) },
 		func(_, _, _ string, id uint64, seq int64) [][2][]byte {
 			return append(two(store.BranchesOf(id)), two(store.BranchRange(id, seq, seq+1))...)
@@ -234,7 +238,7 @@ func TestKeysOneEach(t *testing.T) {
 		"Pack": 1, "Policy": 1, "Sample": 1, "TreeNode": 2, "Content": 2, "RoomCheckpoint": 1, "LogEntry": 2, "LogTile": 2, "LogIndex": 2, "SeenLog": 1,
 		"Withheld": 2, "Sealed": 2, "Cosigned": 1,
 		"TailHead": 1, "TailTile": 3, "TailIndex": 2, "Claim": 3,
-		"Webhook": 1, "WebhookQueue": 2, "WatchedRoom": 1, "WatchedHost": 1, "Interests": 1,
+		"Webhook": 1, "WebhookQueue": 2, "WatchedRoom": 1, "WatchedHost": 1, "Interests": 1, "Listed": 2,
 	}
 	for _, k := range kinds {
 		differ := 0
@@ -298,6 +302,9 @@ func TestParseKeys(t *testing.T) {
 		if s, r, err := store.ParseHostRoom(store.HostRoom(a, b)); err != nil || s != a || r != b {
 			t.Fatalf("ParseHostRoom = %q, %q, %v", s, r, err)
 		}
+		if s, r, err := store.ParseListed(store.Listed(a, b)); err != nil || s != a || r != b {
+			t.Fatalf("ParseListed = %q, %q, %v", s, r, err)
+		}
 		for _, make := range []func(a, b, c string) []byte{store.ReplicaByName, store.StatementByRoom, store.AttestationByRoom,
 			store.EvidenceByRoom, store.Binding} {
 			if x, y, z, err := store.ParseNamed(make(a, b, c)); err != nil || x != a || y != b || z != c {
@@ -358,6 +365,8 @@ func FuzzParseKeys(f *testing.F) {
 		check("ParseHost", err, func() []byte { return store.Host(host) })
 		origin, roomID, err := store.ParseHostRoom(key)
 		check("ParseHostRoom", err, func() []byte { return store.HostRoom(origin, roomID) })
+		lister, lists, err := store.ParseListed(key)
+		check("ParseListed", err, func() []byte { return store.Listed(lister, lists) })
 		a, b, c, err := store.ParseNamed(key)
 		check("ParseNamed", err, func() []byte {
 			switch key[0] {
