@@ -14,6 +14,7 @@ import (
 	"path"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/witan-adp/witan/adp"
 	"github.com/witan-adp/witan/internal/web"
@@ -45,8 +46,11 @@ type file struct {
 // Files are what is served.
 type Files struct{ byName map[string]*file }
 
-// Load reads the files of this build.
-func Load() (*Files, error) { return load(embedded) }
+// Load reads the files of this build, once: unpacking them to see that they are whole
+// takes a while.
+func Load() (*Files, error) { return ofThisBuild() }
+
+var ofThisBuild = sync.OnceValues(func() (*Files, error) { return load(embedded) })
 
 func load(from fs.FS) (*Files, error) {
 	all := &Files{byName: map[string]*file{}}
