@@ -52,7 +52,7 @@ awk -v rounds="$rounds" '
   }
   END {
     printf "\n%-62s %7s  %-8s\n", "gate", "ratio", "limit"
-    gate("full verify of a record / bare Ed25519 verify", median("Ratios", "full/bare"), "<=", 0.90)
+    gate("full verify of a record / bare Ed25519 verify", median("Ratios", "full/bare"), "<=", 0.70)
     gate("all but the signature / bare Ed25519 verify", median("Ratios", "nosig/bare"), "<=", 0.15)
     gate("two cores / one core, full verify", median("VerifyRecordParallel", "ns/op") / median("VerifyRecordParallel-2", "ns/op"), ">=", 1.8)
     one = median("AppendOneByOne-2", "records/s"); many = median("Append64Writers-2", "records/s")
