@@ -98,16 +98,9 @@ func (s *Store) anyLogFile(files []uint64) bool {
 // it is for what must not be found on the disk any more. Each value log file with garbage in it is written anew, so this is work in
 // proportion to the size of the store; Reclaim gives space back for less. It holds up writers for a part of it, and answers
 // ErrDiskFull when there is too little space to work in.
-func (s *Store) Expunge() error {
-	if !s.enter() {
-		return ErrClosed
-	}
-	defer s.leave()
-	if s.inMemory {
-		return nil
-	}
-	s.gcMu.Lock()
-	defer s.gcMu.Unlock()
+func (s *Store) Expunge() error { return s.collecting(s.expunge) }
+
+func (s *Store) expunge() error {
 	for range expungeTries {
 		if err := s.roomToCollect(); err != nil {
 			return err

@@ -175,18 +175,3 @@ func TestExpunge(t *testing.T) {
 		t.Errorf("closed: %v", err)
 	}
 }
-
-func TestExpungeNeedsRoom(t *testing.T) {
-	o := store.Options{Dir: t.TempDir(), MinFree: 1 << 20}
-	free := uint64(1 << 40)
-	o.SetFree(func() (uint64, error) { return free, nil })
-	st, err := store.Open(o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer st.Close()
-	free = 1000
-	if err := st.Expunge(); !errors.Is(err, store.ErrDiskFull) {
-		t.Errorf("%v", err)
-	}
-}

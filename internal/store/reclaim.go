@@ -18,6 +18,19 @@ const worthCollecting = 0.05
 // log stay until that file is full. It is work in proportion to the size of the store, holds writers up for a part of it, and is
 // for after many deletions at once; GC is for all other times. It answers ErrDiskFull when there is too little space to work in.
 func (s *Store) Reclaim() error {
+	return s.collecting(func() error {
+		if err := s.roomToCollect(); err != nil {
+			return err
+		}
+		if err := s.compact(); err != nil {
+			return err
+		}
+		return s.collect(worthCollecting)
+	})
+}
+
+// collecting does work that gives space back, while no other such work is done. In memory there is no disk to give it back to.
+func (s *Store) collecting(work func() error) error {
 	if !s.enter() {
 		return ErrClosed
 	}
@@ -27,13 +40,7 @@ func (s *Store) Reclaim() error {
 	}
 	s.gcMu.Lock()
 	defer s.gcMu.Unlock()
-	if err := s.roomToCollect(); err != nil {
-		return err
-	}
-	if err := s.compact(); err != nil {
-		return err
-	}
-	return s.collect(worthCollecting)
+	return work()
 }
 
 // compact makes the engine forget what was deleted or overwritten, and count it as garbage where it stands.
@@ -75,7 +82,7 @@ func (s *Store) roomToCollect() error {
 
 // collect rewrites value log files of which at least a part is garbage, until there are none. s.gcMu is held.
 func (s *Store) collect(part float64) error {
-	for !s.inMemory {
+	for {
 		if err := s.roomToCollect(); err != nil {
 			return err
 		}
@@ -87,5 +94,4 @@ func (s *Store) collect(part float64) error {
 			return fmt.Errorf("store: collect garbage: %w", err)
 		}
 	}
-	return nil
 }

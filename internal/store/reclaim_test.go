@@ -145,7 +145,7 @@ func TestReclaim(t *testing.T) {
 	}
 }
 
-func TestReclaimNeedsRoom(t *testing.T) {
+func TestGivingBackNeedsRoom(t *testing.T) {
 	o := store.Options{Dir: t.TempDir(), MinFree: 1 << 20}
 	free := uint64(1 << 40)
 	o.SetFree(func() (uint64, error) { return free, nil })
@@ -155,7 +155,9 @@ func TestReclaimNeedsRoom(t *testing.T) {
 	}
 	defer st.Close()
 	free = 1000
-	if err := st.Reclaim(); !errors.Is(err, store.ErrDiskFull) {
-		t.Errorf("%v", err)
+	for what, work := range map[string]func() error{"Reclaim": st.Reclaim, "Expunge": st.Expunge} {
+		if err := work(); !errors.Is(err, store.ErrDiskFull) {
+			t.Errorf("%s: %v", what, err)
+		}
 	}
 }

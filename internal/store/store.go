@@ -251,11 +251,5 @@ func (s *Store) Stats() Stats {
 // GC gives back the space of overwritten, deleted and expired large values. Call it every few minutes; it returns when there is
 // nothing more that is worth the work. It needs some free space itself and answers ErrDiskFull when there is too little.
 func (s *Store) GC() error {
-	if !s.enter() {
-		return ErrClosed
-	}
-	defer s.leave()
-	s.gcMu.Lock()
-	defer s.gcMu.Unlock()
-	return s.collect(0.5)
+	return s.collecting(func() error { return s.collect(0.5) })
 }
