@@ -436,11 +436,16 @@ func (m *Mirror) Followed(origin string) bool {
 	return ok
 }
 
+// followed are the hosts that are followed now, by origin.
+func (m *Mirror) followed() map[string]*host {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return maps.Clone(m.hosts)
+}
+
 // Hosts lists the followed hosts by origin.
 func (m *Mirror) Hosts() []HostStatus {
-	m.mu.Lock()
-	hosts := maps.Clone(m.hosts)
-	m.mu.Unlock()
+	hosts := m.followed()
 	rooms, records := map[string]int64{}, map[string]int64{}
 	for _, r := range m.o.Replicas.All() {
 		if _, ok := hosts[r.Origin]; ok {
@@ -458,9 +463,7 @@ func (m *Mirror) Hosts() []HostStatus {
 // States is Hosts without the numbers of rooms and records, which take a look at
 // every replica.
 func (m *Mirror) States() []HostStatus {
-	m.mu.Lock()
-	hosts := maps.Clone(m.hosts)
-	m.mu.Unlock()
+	hosts := m.followed()
 	list := make([]HostStatus, 0, len(hosts))
 	for _, origin := range slices.Sorted(maps.Keys(hosts)) {
 		list = append(list, hosts[origin].status())

@@ -109,13 +109,7 @@ func (h *host) owed() (behind, claimed, untried int64) {
 
 // owed is that of all hosts.
 func (m *Mirror) owed() (behind, claimed int64) {
-	m.mu.Lock()
-	hosts := make([]*host, 0, len(m.hosts))
-	for _, h := range m.hosts {
-		hosts = append(hosts, h)
-	}
-	m.mu.Unlock()
-	for _, h := range hosts {
+	for _, h := range m.followed() {
 		h.mu.Lock()
 		b, c, _ := h.owed()
 		h.mu.Unlock()
