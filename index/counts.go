@@ -3,6 +3,7 @@ package index
 import (
 	"cmp"
 	"context"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -22,9 +23,8 @@ const (
 )
 
 type countedList struct {
-	mu  sync.Mutex
-	of  map[string]*counted
-	use map[string]int64 // when it was asked for last, Unix ms
+	mu sync.Mutex
+	of map[string]*counted
 }
 
 // get is what is kept for a key, empty at first.
@@ -36,20 +36,20 @@ func (l *countedList) get(key string, now int64) *counted {
 	if k == nil {
 		if len(l.of) >= maxCounted {
 			oldest := ""
-			for name, at := range l.use {
-				if oldest == "" || at < l.use[oldest] {
+			for name, other := range l.of {
+				if oldest == "" || other.used < l.of[oldest].used {
 					oldest = name
 				}
 			}
-			l.forget(oldest)
+			delete(l.of, oldest)
 		}
 		if l.of == nil {
-			l.of, l.use = map[string]*counted{}, map[string]int64{}
+			l.of = map[string]*counted{}
 		}
 		k = &counted{}
 		l.of[key] = k
 	}
-	l.use[key] = now
+	k.used = now
 	return k
 }
 
@@ -61,20 +61,13 @@ func (l *countedList) tidy(now int64) {
 
 // drop needs mu.
 func (l *countedList) drop(now int64) {
-	for name, at := range l.use {
-		if now-at > countedAge {
-			l.forget(name)
-		}
-	}
-}
-
-func (l *countedList) forget(key string) {
-	delete(l.of, key)
-	delete(l.use, key)
+	maps.DeleteFunc(l.of, func(_ string, k *counted) bool { return now-k.used > countedAge })
 }
 
 // counted are the counts of one filter. Its lock is taken before that of the table.
 type counted struct {
+	used int64 // when it was asked for last, Unix ms; under the lock of the list
+
 	mu    sync.Mutex
 	m     *matcher
 	tally *tally
