@@ -177,16 +177,27 @@ func (v Value) MarshalJSON() ([]byte, error) {
 	return v.Raw(), nil
 }
 
+// EncodeJSON writes a Go value as JSON and leaves the texts in it as they are, those that
+// are JSON already included: json.Marshal escapes some of their characters (<, >, &), and
+// what was signed would no longer be the bytes that were hashed.
+func EncodeJSON(x any) ([]byte, error) {
+	var out bytes.Buffer
+	e := json.NewEncoder(&out)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(x); err != nil {
+		return nil, err
+	}
+	return bytes.TrimSuffix(out.Bytes(), []byte("\n")), nil
+}
+
 // EncodeValue writes a Go value as canonical JSON and scans it. It is for what we
 // say ourselves; what others said is scanned as they wrote it.
 func EncodeValue(x any) (Value, error) {
-	var buf bytes.Buffer
-	e := json.NewEncoder(&buf)
-	e.SetEscapeHTML(false)
-	if err := e.Encode(x); err != nil {
+	text, err := EncodeJSON(x)
+	if err != nil {
 		return Value{}, err
 	}
-	v, err := Scan(buf.Bytes())
+	v, err := Scan(text)
 	if err != nil {
 		return Value{}, err
 	}

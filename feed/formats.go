@@ -2,11 +2,11 @@ package feed
 
 import (
 	"bytes"
-	"encoding/json"
 	"encoding/xml"
 	"fmt"
 	"strings"
 
+	"github.com/witan-adp/witan/adp"
 	"github.com/witan-adp/witan/index"
 	"github.com/witan-adp/witan/internal/plaintext"
 )
@@ -125,16 +125,7 @@ func renderJSON(l *list) ([]byte, error) {
 		}
 		f.Items = append(f.Items, item)
 	}
-	return marshal(f)
-}
-
-// marshal is json.Marshal that leaves <, > and & as they are.
-func marshal(v any) ([]byte, error) {
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	err := enc.Encode(v)
-	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), err
+	return adp.EncodeJSON(f)
 }
 
 // markdown is a list for people and models to read.

@@ -91,7 +91,7 @@ func (f *Feed) serveRanked(w http.ResponseWriter, r *http.Request) error {
 		Next  int64             `json:"next"`
 		Note  string            `json:"note,omitempty"`
 	}{items, next, note}
-	body, err := marshal(answer)
+	body, err := adp.EncodeJSON(answer)
 	if err != nil {
 		return err
 	}
@@ -121,11 +121,11 @@ func (f *Feed) take(ctx context.Context) error {
 
 // encode adds the match to the JSON of a room.
 func (k ranked) encode(matched bool) (json.RawMessage, error) {
-	room, err := marshal(k.room)
+	room, err := adp.EncodeJSON(k.room)
 	if err != nil || !matched {
 		return room, err
 	}
-	m, err := marshal(k.match)
+	m, err := adp.EncodeJSON(k.match)
 	if err != nil {
 		return nil, err
 	}

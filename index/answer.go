@@ -1,7 +1,6 @@
 package index
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -9,6 +8,7 @@ import (
 	"net/http"
 	"net/url"
 
+	"github.com/witan-adp/witan/adp"
 	"github.com/witan-adp/witan/internal/web"
 )
 
@@ -69,18 +69,7 @@ func (r Room) MarshalJSON() ([]byte, error) {
 		}{r.URL, r.Origin, r.RoomID, r.Verdict, r.State, r.Reason, r.Attested, true})
 	}
 	type plain Room
-	return marshal(plain(r))
-}
-
-// marshal is json.Marshal that leaves <, > and & as they are.
-func marshal(v any) ([]byte, error) {
-	var b bytes.Buffer
-	encoder := json.NewEncoder(&b)
-	encoder.SetEscapeHTML(false)
-	if err := encoder.Encode(v); err != nil {
-		return nil, err
-	}
-	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
+	return adp.EncodeJSON(plain(r))
 }
 
 // Count is how many of the matching rooms have a value.
@@ -153,7 +142,7 @@ func (x *Index) answer(ctx context.Context, f *filter) (*Result, error) {
 	out := &Result{Rooms: make([]Room, 0, len(page)), items: make([][]byte, 0, len(page)), Note: note}
 	for _, r := range x.current(s, page) {
 		shown := x.shown(r, now)
-		item, err := marshal(shown)
+		item, err := adp.EncodeJSON(shown)
 		if err != nil {
 			return nil, fmt.Errorf("index: encode room %s of %s: %w", shown.RoomID, shown.Origin, err)
 		}
@@ -178,7 +167,7 @@ func (x *Index) answer(ctx context.Context, f *filter) (*Result, error) {
 	lasting.items = make([][]byte, len(out.Rooms))
 	for i, r := range out.Rooms {
 		r.SyncedAt = 0
-		if lasting.items[i], err = marshal(r); err != nil {
+		if lasting.items[i], err = adp.EncodeJSON(r); err != nil {
 			return nil, fmt.Errorf("index: encode room %s of %s: %w", r.RoomID, r.Origin, err)
 		}
 	}
@@ -233,7 +222,7 @@ func (r *Result) body() ([]byte, error) {
 	for i, item := range r.items {
 		rooms[i] = item
 	}
-	return marshal(struct {
+	return adp.EncodeJSON(struct {
 		Rooms  []json.RawMessage  `json:"rooms"`
 		Facets map[string][]Count `json:"facets,omitempty"`
 		Note   string             `json:"note,omitempty"`

@@ -1,7 +1,6 @@
 package mirror
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"encoding/json"
 	"errors"
@@ -101,17 +100,11 @@ func encodeListed(l listedRoom, v adp.Value, reason string) (text json.RawMessag
 	}
 	for _, drop := range []func(){func() {}, func() { out.Guidance = "" }, func() { out.Tags = nil }, func() { out.Agenda = "" }, func() { out.Policy = nil }, func() { out.Topic = "" }} {
 		drop()
-		var b bytes.Buffer
-		e := json.NewEncoder(&b)
-		e.SetEscapeHTML(false)
-		if err := e.Encode(out); err != nil {
-			return nil, err
-		}
-		if text = bytes.TrimSuffix(b.Bytes(), []byte("\n")); len(text) <= maxListedRow {
+		if text, err = adp.EncodeJSON(out); err != nil || len(text) <= maxListedRow {
 			break
 		}
 	}
-	return text, nil
+	return text, err
 }
 
 // shorten cuts a text to at most n bytes, between two characters.
@@ -339,13 +332,7 @@ func (m *Mirror) loadListed() error {
 
 // Relist tells Listed again of every room that is only listed.
 func (m *Mirror) Relist() error {
-	m.mu.Lock()
-	hosts := make([]*host, 0, len(m.hosts))
-	for _, h := range m.hosts {
-		hosts = append(hosts, h)
-	}
-	m.mu.Unlock()
-	for _, h := range hosts {
+	for _, h := range m.followed() {
 		if err := h.relist(); err != nil {
 			return err
 		}

@@ -109,13 +109,11 @@ func (w *Webhooks) body(h made, e *Event) ([]byte, error) {
 			return nil, err
 		}
 	}
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false) // records go out as the bytes that were hashed
-	if err := enc.Encode(d); err != nil {
+	body, err := adp.EncodeJSON(d) // records go out as the bytes that were hashed
+	if err != nil {
 		return nil, fmt.Errorf("webhook: encode an event: %w", err)
 	}
-	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
+	return body, nil
 }
 
 // fill reads the records and the attestation that an event speaks of.

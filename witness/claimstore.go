@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/witan-adp/witan/adp"
 	"github.com/witan-adp/witan/internal/store"
 )
 
@@ -89,7 +90,7 @@ func (w *Witness) saveClaims() error {
 				continue
 			}
 			var text []byte
-			if text, err = encode(wires); err != nil {
+			if text, err = adp.EncodeJSON(wires); err != nil {
 				return err
 			}
 			b.Put(name.key(), text)

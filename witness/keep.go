@@ -294,7 +294,7 @@ func (w *Witness) writeObservation(o Observation) ([]byte, error) {
 	if o.Other == nil {
 		o.Other = []json.RawMessage{}
 	}
-	return encode(struct {
+	return adp.EncodeJSON(struct {
 		Class string `json:"class"`
 		Kind  string `json:"kind"`
 		Subject

@@ -108,7 +108,7 @@ func (w *Witness) ServeSync(ctx context.Context, from string, request []byte) ([
 			}
 		}
 	}
-	return encode(answer)
+	return adp.EncodeJSON(answer)
 }
 
 func (w *Witness) page(ctx context.Context, at position, limit int) (syncAnswer, error) {

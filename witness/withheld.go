@@ -44,7 +44,7 @@ func (w *Witness) unsaid(item []byte) []byte {
 	if !changed {
 		return item
 	}
-	out, err := encode(members)
+	out, err := adp.EncodeJSON(members)
 	if err != nil {
 		panic("witness: encode: " + err.Error()) // every part was JSON before
 	}

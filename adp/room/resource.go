@@ -97,11 +97,9 @@ func (s *State) ListedFor(url string, now int64, role types.Role, membership str
 }
 
 func encode(x any) []byte {
-	var buf bytes.Buffer
-	e := json.NewEncoder(&buf)
-	e.SetEscapeHTML(false)
-	if err := e.Encode(x); err != nil {
+	text, err := adp.EncodeJSON(x)
+	if err != nil {
 		panic("room: encode: " + err.Error()) // every part was JSON before
 	}
-	return bytes.TrimSuffix(buf.Bytes(), []byte("\n"))
+	return text
 }

@@ -3,7 +3,6 @@ package messages
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
 	"math"
 	"net/http"
@@ -339,12 +338,10 @@ func (x *Index) ServeEvents(w http.ResponseWriter, r *http.Request) error {
 	if out.Note != "" {
 		w.Header().Set(NoteHeader, out.Note)
 	}
-	var body bytes.Buffer
-	encoder := json.NewEncoder(&body)
-	encoder.SetEscapeHTML(false)
-	if err := encoder.Encode(out.Events); err != nil {
+	body, err := adp.EncodeJSON(out.Events)
+	if err != nil {
 		return err
 	}
-	web.WriteTagged(w, r, web.CacheAsk, bytes.TrimSuffix(body.Bytes(), []byte("\n")))
+	web.WriteTagged(w, r, web.CacheAsk, body)
 	return nil
 }

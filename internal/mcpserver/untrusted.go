@@ -1,11 +1,9 @@
 package mcpserver
 
 import (
-	"bytes"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
-	"encoding/json"
 	"strings"
 	"time"
 
@@ -63,11 +61,8 @@ func add[In, F, U any](t *tools, s *mcp.Server, tool *mcp.Tool, handle func(cont
 }
 
 func encode(x any) (string, error) {
-	var b bytes.Buffer
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false)
-	err := e.Encode(x)
-	return strings.TrimSpace(b.String()), err
+	text, err := adp.EncodeJSON(x)
+	return string(text), err
 }
 
 // enclose puts text of others between delimiters that they cannot have known. The text is one line of JSON.

@@ -2,33 +2,22 @@ package web
 
 import (
 	"bufio"
-	"bytes"
-	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
 	"strconv"
 	"strings"
 	"sync"
+
+	"github.com/witan-adp/witan/adp"
 )
 
 const jsonType = "application/json"
 
-// encode is json.Marshal without HTML escaping: text goes out as it is.
-func encode(v any) ([]byte, error) {
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(v); err != nil {
-		return nil, err
-	}
-	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
-}
-
 // WriteJSON encodes v and answers with it. A value that JSON cannot hold is a
 // fault of the program and panics before anything is sent; the guard answers 500.
 func WriteJSON(w http.ResponseWriter, status int, v any) {
-	body, err := encode(v)
+	body, err := adp.EncodeJSON(v)
 	if err != nil {
 		panic(fmt.Errorf("web: answer of type %T cannot be encoded: %w", v, err))
 	}

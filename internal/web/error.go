@@ -147,7 +147,7 @@ func writeError(w http.ResponseWriter, r *http.Request, err error, status int) {
 		body.Error.Data = maps.Clone(body.Error.Data)
 		body.Error.Data["retry_after"] = after
 	}
-	encoded, encodeErr := encode(body)
+	encoded, encodeErr := adp.EncodeJSON(body)
 	if encodeErr != nil {
 		failed(w, r, fmt.Errorf("encode error data of %q: %w", coded.Code, encodeErr))
 		return
