@@ -105,7 +105,7 @@ func (h *hook) work(ctx context.Context) {
 			h.sleep(ctx, wait)
 			continue
 		}
-		if err := h.try(ctx, first, s.Attempts); err != nil && !errors.Is(err, errRemoved) && ctx.Err() == nil {
+		if err := h.try(ctx, first); err != nil && !errors.Is(err, errRemoved) && ctx.Err() == nil {
 			h.w.log.Error("what became of a delivery could not be stored; it is made again", "webhook", h.ID, "error", err)
 			pause(ctx, watchRetry)
 		}
@@ -128,7 +128,7 @@ func (h *hook) sleep(ctx context.Context, d time.Duration) {
 }
 
 // try posts the first event of the queue and stores what became of it.
-func (h *hook) try(ctx context.Context, n uint64, attempts int) error {
+func (h *hook) try(ctx context.Context, n uint64) error {
 	w, key := h.w, store.WebhookQueue(h.ID, n)
 	raw, ok, err := w.o.Store.Get(key)
 	if err != nil {
@@ -136,6 +136,9 @@ func (h *hook) try(ctx context.Context, n uint64, attempts int) error {
 	}
 	var e Event
 	if !ok {
+		if h.isRemoved() { // its queue went with it
+			return errRemoved
+		}
 		err = fmt.Errorf("event %d is not in the store", n)
 	} else if err = json.Unmarshal(raw, &e); err != nil {
 		err = fmt.Errorf("event %d: %w", n, err)
@@ -149,7 +152,7 @@ func (h *hook) try(ctx context.Context, n uint64, attempts int) error {
 		return h.done(key, "withdrawn")
 	}
 	if err != nil { // of one room; it may be read in a while
-		return h.failed(err, attempts+1)
+		return h.failed(err)
 	}
 	resp, err := w.post(ctx, h.made, e.Type, e.ID, body, w.o.Timeout, false)
 	err = judge(resp, err, time.UnixMilli(w.o.Now()))
@@ -159,7 +162,7 @@ func (h *hook) try(ctx context.Context, n uint64, attempts int) error {
 	case err == nil:
 		return h.done(key, "delivered")
 	}
-	return h.failed(err, attempts+1)
+	return h.failed(err)
 }
 
 // done takes the first event off the queue.
@@ -175,13 +178,15 @@ func (h *hook) done(key []byte, outcome string) error {
 	}, func(b *store.Batch) { b.Delete(key) })
 }
 
-// failed puts the next try off, or pauses the webhook after the last one.
-func (h *hook) failed(why error, attempts int) error {
+// failed puts the next try off, or pauses the webhook after the last one. One that was resumed
+// while the try was under way has all tries from there on.
+func (h *hook) failed(why error) error {
 	h.w.metrics.deliveries.WithLabelValues("failed").Inc()
 	var r *refusal
 	gone := errors.As(why, &r) && r.status == http.StatusGone
-	paused := ""
+	paused, attempts := "", 0
 	err := h.update(func(s *standing, _ *uint64) {
+		attempts = s.Attempts + 1
 		s.Attempts, s.LastError = attempts, why.Error()
 		s.NextTry = h.w.o.Now() + h.w.backoff(attempts, why).Milliseconds()
 		switch {

@@ -67,10 +67,10 @@ func TestDiskFull(t *testing.T) {
 	}
 	second := k.add(alice, room.Message, say("queued, too"), idOf(bob))
 	w.until("an event in the queue", func() bool { return w.show(h.ID).Waiting == 1 })
+	w.stop() // before it is active again, so that it is not posted yet
 	if err := locked(&w.w.mu, func() *hook { return w.w.hooks[h.ID] }).update(func(s *standing, _ *uint64) { s.State, s.Reason = Active, "" }, nil); err != nil {
 		t.Fatal(err)
 	}
-	w.stop()
 	third := k.add(alice, room.Message, say("not queued yet"), idOf(bob))
 
 	reopen(1 << 62)

@@ -178,7 +178,7 @@ func TestFoundLate(t *testing.T) {
 		want   []string
 	}{
 		"goes on":           {obj{}, "", 0, []string{"room.discovered active", "room.started active"}},
-		"is over":           {obj{}, room.Close, now, []string{"room.discovered ended", "room.started ended", "room.ended ended"}},
+		"is over":           {obj{"start_time": now - minute}, room.Close, now, []string{"room.discovered ended", "room.started ended", "room.ended ended"}},
 		"has a long past":   {long(obj{}), "", 0, []string{"room.discovered active"}},
 		"ended an hour ago": {long(obj{"end_time": now - hour}), "", 0, []string{"room.discovered ended", "room.ended ended"}},
 		"was closed today":  {long(obj{}), room.Close, now - hour, []string{"room.discovered ended", "room.ended ended"}},
@@ -241,8 +241,8 @@ func TestWhatIsNotTold(t *testing.T) {
 	found := w.create(other, obj{"start_time": w.now() - 100*hour})
 	found.addAt(w.now()-30*hour, alice, room.Message, say("history"), idOf(bob))
 	last := found.add(alice, room.Message, say("news"), idOf(bob))
+	locked(&w.mu, func() any { w.hidden[nameOf(w.made+1)] = true; return nil }) // before it is there to be looked at
 	hidden := w.create(other, nil)
-	locked(&w.mu, func() any { w.hidden[hidden.r.RoomID] = true; return nil })
 	hidden.add(alice, room.Message, say("quarantine"), idOf(bob))
 	seq := before.add(alice, room.Message, say("new"), idOf(bob))
 	w.until("the two mentions", func() bool { return slices.Contains(r.names(), Mention) && len(r.events()) >= 3 })

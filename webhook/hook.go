@@ -150,6 +150,13 @@ func (h *hook) update(change func(s *standing, first *uint64), more func(b *stor
 	return nil
 }
 
+// isRemoved waits for a removal that is under way.
+func (h *hook) isRemoved() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.removed
+}
+
 func (h *hook) show() Hook {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -60,8 +60,13 @@ type world struct {
 	hosts   []Host
 	hidden  map[string]bool // by room
 	attests map[string][]*adp.Envelope
+	posts   map[string][]post // by URL, in the order in which they were sent
+	busy    map[string]bool   // webhooks with a delivery under way
 	made    int
 }
+
+// post is what a webhook sent, whether it arrived or not.
+type post struct{ event, id string }
 
 func newWorld(t testing.TB, change func(*Options)) *world {
 	st, err := store.Open(store.Options{InMemory: true})
@@ -69,11 +74,11 @@ func newWorld(t testing.TB, change func(*Options)) *world {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = st.Close() })
-	w := &world{t: t, st: st, hidden: map[string]bool{}, attests: map[string][]*adp.Envelope{}, stop: func() {}}
+	w := &world{t: t, st: st, hidden: map[string]bool{}, attests: map[string][]*adp.Envelope{}, posts: map[string][]post{}, busy: map[string]bool{}, stop: func() {}}
 	client := fetch.New(fetch.Options{AllowPrivate: true, UserAgent: "witan/test"})
 	t.Cleanup(client.CloseIdle)
-	w.opt = Options{Origin: own, Store: st, Do: client.Do, CheckURL: client.CheckURL, Key: bytes.Repeat([]byte{7}, 32),
-		RetryFirst: time.Millisecond, Now: w.now,
+	w.opt = Options{Origin: own, Store: st, Do: w.sends(client.Do), CheckURL: client.CheckURL, Key: bytes.Repeat([]byte{7}, 32),
+		Timeout: time.Minute, RetryFirst: time.Millisecond, Now: w.now,
 		Hidden: func(r *replica.Replica) bool { return locked(&w.mu, func() bool { return w.hidden[r.RoomID] }) },
 		Hosts:  func() []Host { return locked(&w.mu, func() []Host { return append([]Host(nil), w.hosts...) }) },
 		Attestations: func(_, roomID string) ([]*adp.Envelope, error) {
@@ -89,6 +94,35 @@ func newWorld(t testing.TB, change func(*Options)) *world {
 	t.Cleanup(func() { w.stop() })
 	w.open()
 	return w
+}
+
+// sends notes what is sent before it is: a receiver can still be busy with a post that was
+// given up when the next one comes, so that the order there says less. A receiver
+// here has more time for a challenge than it is given outside.
+func (w *world) sends(do func(context.Context, fetch.Request) (*fetch.Response, error)) func(context.Context, fetch.Request) (*fetch.Response, error) {
+	return func(ctx context.Context, q fetch.Request) (*fetch.Response, error) {
+		p, id := post{q.Header.Get(HeaderEvent), q.Header.Get(HeaderDelivery)}, q.Header.Get(HeaderWebhook)
+		w.mu.Lock()
+		w.posts[q.URL] = append(w.posts[q.URL], p)
+		if p.event == Ping {
+			w.mu.Unlock()
+			if q.Timeout > pingTime {
+				w.t.Errorf("a challenge has %v to be answered", q.Timeout)
+			}
+			if q.Timeout == pingTime {
+				q.Timeout = time.Minute
+			}
+			return do(ctx, q)
+		}
+		if w.busy[id] {
+			w.t.Errorf("webhook %s posts two events at once", id)
+		}
+		w.busy[id] = true
+		w.mu.Unlock()
+		resp, err := do(ctx, q)
+		locked(&w.mu, func() any { delete(w.busy, id); return nil })
+		return resp, err
+	}
 }
 
 func locked[T any](mu *sync.Mutex, fn func() T) T {
@@ -136,6 +170,9 @@ type talk struct {
 	r *replica.Replica
 }
 
+// nameOf is the ID of the n-th room that is created.
+func nameOf(n int) string { return fmt.Sprintf("room%04d", n) }
+
 // create makes a room of an origin.
 func (w *world) create(origin string, over obj) *talk {
 	w.t.Helper()
@@ -145,7 +182,7 @@ func (w *world) create(origin string, over obj) *talk {
 	for k, v := range over {
 		payload[k] = v
 	}
-	roomID := fmt.Sprintf("room%04d", w.made)
+	roomID := nameOf(w.made)
 	e, err := adp.Sign(alice, adp.Draft{Protocol: adp.Protocol, Type: room.Create, CreatedAt: now, Nonce: now, Payload: payload})
 	if err != nil {
 		w.t.Fatal(err)
@@ -302,6 +339,18 @@ func (r *receiver) got() []got {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return append([]got(nil), r.all...)
+}
+
+// posts are the IDs of the deliveries that were sent to it, and how many challenges.
+func (r *receiver) posts() (ids []string, pings int) {
+	for _, p := range locked(&r.w.mu, func() []post { return append([]post(nil), r.w.posts[r.URL]...) }) {
+		if p.event == Ping {
+			pings++
+			continue
+		}
+		ids = append(ids, p.id)
+	}
+	return ids, pings
 }
 
 // events are the first deliveries of each event, in the order of their arrival.
