@@ -61,6 +61,11 @@ func (s *searcher) changed(before, after *row) {
 	if _, ok := s.pending[n]; !ok {
 		s.pending[n] = had
 	}
+	s.poke()
+}
+
+// poke tells Run that something waits.
+func (s *searcher) poke() {
 	select {
 	case s.wake <- struct{}{}:
 	default:
@@ -108,6 +113,9 @@ func (x *Index) Loaded() {
 	defer s.mu.Unlock()
 	for n, hash := range s.known {
 		s.pending[n] = hash
+	}
+	if len(s.known) > 0 {
+		s.poke()
 	}
 	s.known = nil
 }

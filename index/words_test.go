@@ -328,3 +328,31 @@ func TestTextIndexFails(t *testing.T) {
 		t.Errorf("what could not be written waits no more: %v", x.search.pending)
 	}
 }
+
+// The words of a room that went just before the end are let go of at the next start, without
+// another change that has to come first.
+func TestGoneBeforeTheStart(t *testing.T) {
+	x, store, c := withText(t, start)
+	x.Put(doc("stays", nil))
+	x.Put(doc("goes", nil))
+	if err := x.Flush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	x = New(Options{Cursors: testCursors, Own: ownOrigin, Now: c.now, Text: store})
+	if err := x.Load(); err != nil {
+		t.Fatal(err)
+	}
+	x.Put(doc("stays", nil))
+	x.Loaded()
+	select {
+	case <-x.search.wake: // what Run waits for
+	default:
+		t.Error("nobody is told that something is to be let go of")
+	}
+	if err := x.Flush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := store.Len(); n != 1 || err != nil {
+		t.Errorf("the store has %d rooms, %v", n, err)
+	}
+}
