@@ -71,6 +71,9 @@ func freePort(t *testing.T) string {
 	return l.Addr().String()
 }
 
+// patience is how long it may take to listen: longer than the most overloaded machine takes.
+const patience = 3 * time.Minute
+
 // Start runs it until Stop, or the end of the test.
 func (f *Witness) Start(t *testing.T) {
 	t.Helper()
@@ -82,7 +85,7 @@ func (f *Witness) Start(t *testing.T) {
 	}
 	t.Cleanup(func() { f.Stop(t) })
 	address := strings.TrimPrefix(f.URL, "http://")
-	for end := time.Now().Add(20 * time.Second); ; {
+	for end := time.Now().Add(patience); ; {
 		c, err := net.Dial("tcp", address)
 		if err == nil {
 			c.Close()
