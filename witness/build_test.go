@@ -172,7 +172,8 @@ func (n *node) again() {
 func (n *node) run() (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
-	go func() { done <- n.w.Run(ctx) }()
+	w := n.w // a restart gives the node another one
+	go func() { done <- w.Run(ctx) }()
 	var once sync.Once
 	stop = func() {
 		once.Do(func() {
@@ -317,14 +318,17 @@ func (n *node) hear(data []byte) Verdict {
 	return v
 }
 
-// drain does all the work that is due, without Run.
+// drain does all the work that is due, without Run, each job once: what is tried again
+// later waits, however much time goes by meanwhile.
 func (n *node) drain() {
-	for {
-		j, _ := n.w.next(time.Now())
-		if j == nil {
-			return
+	done := map[*job]bool{}
+	for j, _ := n.w.next(time.Now()); j != nil; j, _ = n.w.next(time.Now()) {
+		if !done[j] {
+			done[j] = true
+			n.w.do(n.t.Context(), j)
+			continue
 		}
-		n.w.do(n.t.Context(), j)
+		defer n.w.later(j)
 	}
 }
 
