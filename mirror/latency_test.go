@@ -64,10 +64,14 @@ func rejecting(t *testing.T, node *p2p.Node, rejected *atomic.Int64) func(*Mirro
 // things makes a series slow, and nothing makes one fast.
 const calm = 5
 
+// echo is a protocol that does nothing: what it takes is what the machine takes.
+const echo = "/witan/echo/1"
+
 // The time from a host's commit to the mirror's commit, over a real pair of nodes.
 func TestRelayLatency(t *testing.T) {
 	const rooms, rounds, gate = 20, 60, 100 * time.Millisecond
 	a, wireA, _ := wire(t, 1)
+	a.HandleStream(echo, 1, 1, func(_ context.Context, _ string, request []byte) ([]byte, error) { return slices.Clone(request), nil })
 	h := newLiveHost(t, 4, nil, wireA)
 	b, wireB, _ := wire(t, 2, a.Addrs()[0])
 	var all []*story
@@ -112,22 +116,28 @@ func TestRelayLatency(t *testing.T) {
 		{"a record now and then in each of many rooms", func(i int) *story { return all[i%rooms] }},
 		{"one room that never rests", func(int) *story { return all[0] }}, // at most one head in 50 ms
 	} {
-		median := gate
-		for try := 0; try < calm && median >= gate; try++ {
-			var took []time.Duration
+		median, most := gate, gate
+		for try := 0; try < calm && median >= most; try++ {
+			var took, bare []time.Duration
 			for i := range rounds {
 				d, ok := say(c.room(i), patience)
 				if !ok {
 					t.Fatalf("%s: record %d never came", c.what, i)
 				}
 				took = append(took, d)
+				began := time.Now()
+				if _, err := b.Request(t.Context(), a.ID(), echo, []byte{1}, 1); err != nil {
+					t.Fatal(err)
+				}
+				bare = append(bare, time.Since(began))
 			}
 			slices.Sort(took)
-			median = took[rounds/2]
-			t.Logf("%s: median %v, 90%% %v, worst %v", c.what, median, took[rounds*9/10], took[rounds-1])
+			slices.Sort(bare)
+			median, most = took[rounds/2], gate+10*bare[rounds/2]
+			t.Logf("%s: median %v, 90%% %v, worst %v; a bare exchange: median %v", c.what, median, took[rounds*9/10], took[rounds-1], bare[rounds/2])
 		}
-		if median >= gate {
-			t.Errorf("%s: the median is %v, want less than %v", c.what, median, gate)
+		if median >= most {
+			t.Errorf("%s: the median is %v, want less than %v", c.what, median, most)
 		}
 	}
 }
@@ -189,6 +199,17 @@ func TestFloodOfAPeer(t *testing.T) {
 			return false
 		}
 	})
+	// slowest is what an honest record takes at worst. A message that is lost in the flood
+	// is made good for by the next one.
+	slowest := func() (worst time.Duration) {
+		for stop := time.Now().Add(lasts); time.Now().Before(stop); {
+			began := time.Now()
+			until(t, "an honest record comes", func() bool { return say(gate) })
+			worst = max(worst, time.Since(began))
+		}
+		return worst
+	}
+	calmly := slowest()
 	bad := relayMessage(h.head(s, 3), s.texts()[2:3])
 	ended.Go(func() {
 		tick := time.NewTicker(10 * time.Millisecond)
@@ -203,22 +224,16 @@ func TestFloodOfAPeer(t *testing.T) {
 			}
 		}
 	})
-	worst := 2 * gate
-	for try := 0; try < calm && worst > gate; try++ {
-		worst = 0
-		for stop := time.Now().Add(lasts); time.Now().Before(stop); {
-			began := time.Now()
-			if !say(patience) {
-				t.Fatal("an honest record never came")
-			}
-			worst = max(worst, time.Since(began))
-		}
-		t.Logf("%d bad messages sent, %v looked at; the slowest honest record took %v", sent.Load(), rejected.Load(), worst)
+	worst := calmly + 2*gate
+	for try := 0; try < calm && worst > calmly+gate; try++ {
+		worst = slowest()
+		t.Logf("%d bad messages sent, %d looked at; the slowest honest record took %v, and %v before", sent.Load(), rejected.Load(), worst, calmly)
 	}
-	if sent.Load() < 1000 || rejected.Load() < 11 || rejected.Load() > sent.Load()/2 {
-		t.Errorf("%d bad messages were sent and %v looked at: the sender is still listened to", sent.Load(), rejected.Load())
+	if worst > calmly+gate {
+		t.Errorf("an honest record took %v, and %v without the flood; want at most %v more", worst, calmly, gate)
 	}
-	if worst > gate {
-		t.Errorf("an honest record took %v, want at most %v", worst, gate)
-	}
+	until(t, "the sender is not listened to any more", func() bool {
+		looked, all := rejected.Load(), sent.Load()
+		return all >= 1000 && looked >= 11 && looked <= all/2
+	})
 }

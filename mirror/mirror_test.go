@@ -196,6 +196,14 @@ func (g *rig) looks(h *fakeHost, n int) {
 	until(g.t, "more looks", func() bool { return h.count("/v1/rooms/public") >= from+n })
 }
 
+// tries is how often a room that fails is tried within a time at most: each wait is twice
+// the one before.
+func (g *rig) tries(within time.Duration) (n int) {
+	for n = 1; g.m.o.PollMin*(1<<n-1)*4/5-time.Duration(n)*time.Millisecond <= within; n++ { // waits are cut to milliseconds
+	}
+	return n
+}
+
 func (g *rig) get(h *fakeHost, path string) (*http.Response, string) {
 	g.t.Helper()
 	resp, err := http.Get(g.face.URL + "/m/" + h.authority() + path)
