@@ -36,12 +36,20 @@ func readFrame(r io.Reader, limit int) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// writeFrame writes prefix (the status byte of a response, or nothing) and the frame in one write.
-func writeFrame(w io.Writer, prefix, data []byte) error {
+// writeFrame writes prefix (the status byte of a response, or nothing) and the frame. When last is given, it is called before the last
+// byte goes out: whoever has read the whole frame knows that last has returned.
+func writeFrame(w io.Writer, prefix, data []byte, last func()) error {
 	b := make([]byte, 0, len(prefix)+4+len(data))
 	b = append(b, prefix...)
 	b = binary.BigEndian.AppendUint32(b, uint32(len(data)))
 	b = append(b, data...)
+	if last != nil {
+		if _, err := w.Write(b[:len(b)-1]); err != nil {
+			return err
+		}
+		last()
+		b = []byte{b[len(b)-1]} // a reader that never takes it holds up no more than this
+	}
 	_, err := w.Write(b)
 	return err
 }

@@ -31,7 +31,7 @@ type intake struct {
 // same one later, can bring them.
 func (in *intake) inspect(from peer.ID, rpc *pubsub.RPC) error {
 	if see := in.g.n.tune.inspect; see != nil {
-		see(from, len(rpc.GetSubscriptions()), len(rpc.GetPublish()))
+		see(from, rpc)
 	}
 	a := in.of(from)
 	now := time.Now()

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/libp2p/go-libp2p/core/network"
 	"github.com/libp2p/go-libp2p/core/peer"
 )
 
@@ -67,6 +68,19 @@ func (n *Node) SetLists(l Lists) error {
 		n.keepAll()
 	}
 	return nil
+}
+
+// arrived is called by libp2p once a connection stands; it must not block. The lists may have changed since the gate let the peer
+// through, and SetLists hangs up only on who is there already.
+func (n *Node) arrived(_ network.Network, c network.Conn) {
+	if n.gate.permits(c.RemotePeer()) || !n.begin() {
+		return
+	}
+	go func() {
+		defer n.tasks.Done()
+		n.log.Info("p2p peer is not permitted any more", "peer", c.RemotePeer())
+		_ = c.Close() // it goes away, or is gone already
+	}()
 }
 
 // PeerStatus is what the node knows of a peer.

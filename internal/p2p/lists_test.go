@@ -63,7 +63,8 @@ func TestBlockedPeer(t *testing.T) {
 	if s := standing(t, a, b.ID()); !s.Blocked || s.Connected || s.Configured {
 		t.Errorf("%+v", s)
 	}
-	if s := standing(t, a, c.ID()); s.Blocked || !s.Connected || s.Seen == 0 {
+	until(t, "who is served to have told its addresses", func() bool { return standing(t, a, c.ID()).Seen != 0 })
+	if s := standing(t, a, c.ID()); s.Blocked || !s.Connected {
 		t.Errorf("%+v", s)
 	}
 	setLists(t, a, Lists{})
@@ -76,6 +77,22 @@ func TestBlockedPeer(t *testing.T) {
 	if err := answers(t, c, a); err == nil {
 		t.Error("a blocked peer is dialled")
 	}
+}
+
+// The lists change while a connection is being made: behind the gate, and before it stands, so that whoever changes them does not see it.
+func TestBlockedOnTheWay(t *testing.T) {
+	a := make1(t, 1, tuning{})
+	b := make1(t, 2, tuning{}, a)
+	run(t, a, b)
+	until(t, "the peer is there", func() bool { return a.connected(b.host.ID()) })
+	conn := a.host.Network().ConnsToPeer(b.host.ID())[0]
+	parsed, err := parseLists(Lists{Block: []string{b.ID()}}, a.host.ID())
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.gate.lists.Store(parsed)
+	a.arrived(nil, conn)
+	until(t, "the blocked peer to be hung up on", conn.IsClosed)
 }
 
 func TestAllowedPeersOnly(t *testing.T) {

@@ -23,6 +23,7 @@ import (
 	"time"
 
 	"github.com/libp2p/go-libp2p"
+	pubsub "github.com/libp2p/go-libp2p-pubsub"
 	"github.com/libp2p/go-libp2p/core/crypto"
 	"github.com/libp2p/go-libp2p/core/host"
 	"github.com/libp2p/go-libp2p/core/network"
@@ -73,8 +74,8 @@ type tuning struct {
 	handlerTimeout time.Duration // server: until the handler has answered
 	requestTimeout time.Duration // client: the whole request
 	closeGrace     time.Duration
-	score          func(scores map[peer.ID]float64)     // sees all peer scores, every 50 ms
-	inspect        func(from peer.ID, topics, data int) // sees each RPC of a peer before it is vetted
+	score          func(scores map[peer.ID]float64)    // sees all peer scores, every 50 ms
+	inspect        func(from peer.ID, rpc *pubsub.RPC) // sees each RPC of a peer before it is vetted
 }
 
 func (t *tuning) fill() {
@@ -201,7 +202,7 @@ func (n *Node) build(o Options, listen []multiaddr) (err error) {
 	if n.greet, err = newGreeter(n); err != nil {
 		return err
 	}
-	n.host.Network().Notify(&network.NotifyBundle{DisconnectedF: n.disconnected})
+	n.host.Network().Notify(&network.NotifyBundle{ConnectedF: n.arrived, DisconnectedF: n.disconnected})
 	for _, p := range n.peers {
 		n.host.ConnManager().Protect(p.ID, "configured")
 	}

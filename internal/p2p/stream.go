@@ -22,7 +22,7 @@ import (
 const (
 	servedPerPeer = 4
 	servedInAll   = 64
-	// Fewer than a peer serves, since its count of a request ends a moment after we have the answer.
+	// Fewer than a peer serves: a request that we gave up keeps its place there until its handler ends.
 	sentPerPeer = 2
 )
 
@@ -117,8 +117,7 @@ func (n *Node) HandleStream(proto string, maxRequest, maxResponse int, handle fu
 			_ = st.ResetWithError(network.StreamRateLimited)
 			return
 		}
-		over := func() { n.streams.leave(from); n.tasks.Done() }
-		err := n.serve(st, maxRequest, maxResponse, over, handle)
+		err := n.serve(st, maxRequest, maxResponse, sync.OnceFunc(func() { n.streams.leave(from) }), handle)
 		n.metrics.request(proto, "served", err)
 		if err != nil {
 			n.log.Debug("p2p request failed", "protocol", proto, "peer", from, "err", err)
@@ -126,9 +125,11 @@ func (n *Node) HandleStream(proto string, maxRequest, maxResponse int, handle fu
 	})
 }
 
-// serve answers one stream. It calls over when nothing of the request is at work any more; a handler that ignores its context keeps
-// its place until it returns, although the peer has its answer by then.
-func (n *Node) serve(st network.Stream, maxRequest, maxResponse int, over func(), handle func(context.Context, string, []byte) ([]byte, error)) error {
+// serve answers one stream. It calls leave when the request gives its place back: before the peer can have read the whole answer, so
+// that its next request finds the place free. A handler that ignores its context keeps the place until it returns, although the peer
+// has its answer by then.
+func (n *Node) serve(st network.Stream, maxRequest, maxResponse int, leave func(), handle func(context.Context, string, []byte) ([]byte, error)) error {
+	over := func() { leave(); n.tasks.Done() }
 	defer context.AfterFunc(n.ctx, func() { _ = st.ResetWithError(network.StreamShutdown) })()
 	if err := st.SetReadDeadline(time.Now().Add(n.tune.readTimeout)); err != nil {
 		defer over()
@@ -139,7 +140,7 @@ func (n *Node) serve(st network.Stream, maxRequest, maxResponse int, over func()
 	switch {
 	case errors.Is(err, ErrTooLarge):
 		defer over()
-		return errors.Join(err, n.respond(st, statusError, []byte(err.Error())))
+		return errors.Join(err, n.respond(st, statusError, []byte(err.Error()), leave))
 	case err != nil:
 		defer over()
 		_ = st.ResetWithError(network.StreamProtocolViolation)
@@ -161,10 +162,12 @@ func (n *Node) serve(st network.Stream, maxRequest, maxResponse int, over func()
 		<-written // so that slow readers are counted too
 	}()
 	defer close(written)
+	free := leave
 	var a answer
 	select {
 	case a = <-answered:
 	case <-ctx.Done():
+		free = nil // the handler is still at work
 		a.err = fmt.Errorf("no answer within %v: %w", n.tune.handlerTimeout, context.DeadlineExceeded)
 		if n.ctx.Err() != nil {
 			return ErrClosed // the stream is reset
@@ -172,18 +175,19 @@ func (n *Node) serve(st network.Stream, maxRequest, maxResponse int, over func()
 	}
 	switch {
 	case a.err != nil:
-		return errors.Join(errHandler, a.err, n.respond(st, statusError, []byte(plainText(a.err.Error()))))
+		return errors.Join(errHandler, a.err, n.respond(st, statusError, []byte(plainText(a.err.Error())), free))
 	case len(a.data) > maxResponse:
 		n.log.Error("p2p handler made a response that is too large", "protocol", st.Protocol(), "bytes", len(a.data), "limit", maxResponse)
-		return errors.Join(ErrTooLarge, n.respond(st, statusError, []byte("the answer is too large")))
+		return errors.Join(ErrTooLarge, n.respond(st, statusError, []byte("the answer is too large"), free))
 	}
-	return n.respond(st, statusOK, a.data)
+	return n.respond(st, statusOK, a.data, free)
 }
 
-func (n *Node) respond(st network.Stream, status byte, data []byte) error {
+// respond writes an answer, and calls leave before its last byte, unless that is nil.
+func (n *Node) respond(st network.Stream, status byte, data []byte, leave func()) error {
 	err := st.SetWriteDeadline(time.Now().Add(n.tune.readTimeout))
 	if err == nil {
-		err = writeFrame(st, []byte{status}, data)
+		err = writeFrame(st, []byte{status}, data, leave)
 	}
 	if err == nil {
 		err = st.Close()
@@ -248,7 +252,7 @@ func (n *Node) request(ctx context.Context, id peer.ID, proto protocol.ID, reque
 func exchange(st network.Stream, request []byte, maxResponse int) ([]byte, error) {
 	wrote := make(chan error, 1)
 	go func() {
-		err := writeFrame(st, nil, request)
+		err := writeFrame(st, nil, request, nil)
 		if err == nil {
 			err = st.CloseWrite()
 		}

@@ -34,6 +34,14 @@ func echo(_ context.Context, from string, request []byte) ([]byte, error) {
 	return append([]byte(from+" "), request...), nil
 }
 
+// free fails the test if an answered request still has its place: the next one could be told that the server is busy.
+func free(t *testing.T, server *Node) {
+	t.Helper()
+	if !server.streams.idle() {
+		t.Error("the request is answered and still has its place")
+	}
+}
+
 func TestRequestAndResponse(t *testing.T) {
 	server, client := pair(t, tuning{}, func(n *Node) { n.HandleStream(proto, 100, 1000, echo) })
 	for _, q := range []string{"", "hello", strings.Repeat("x", 100)} {
@@ -41,6 +49,7 @@ func TestRequestAndResponse(t *testing.T) {
 		if err != nil || string(got) != client.ID()+" "+q {
 			t.Errorf("request %q: %q, %v", q, got, err)
 		}
+		free(t, server)
 	}
 
 	_, err := client.Request(t.Context(), server.ID(), proto, []byte("fail"), 1000)
@@ -48,10 +57,12 @@ func TestRequestAndResponse(t *testing.T) {
 	if !errors.As(err, &remote) || !strings.HasPrefix(remote.Text, "no such room.[31m é") || len(remote.Text) > maxErrorText {
 		t.Errorf("handler's error: %v", err)
 	}
+	free(t, server)
 	_, err = client.Request(t.Context(), server.ID(), proto, make([]byte, 101), 1000)
 	if !errors.As(err, &remote) || !strings.Contains(remote.Text, "too large") {
 		t.Errorf("request of 101 bytes: %v, want a remote error", err)
 	}
+	free(t, server)
 	_, err = client.Request(t.Context(), server.ID(), proto, make([]byte, 8<<20), 1000)
 	if !errors.As(err, &remote) || !strings.Contains(remote.Text, "too large") {
 		t.Errorf("request of 8 MiB: %v, want a remote error", err)
@@ -244,7 +255,7 @@ func FuzzReadFrame(f *testing.F) {
 			t.Fatalf("%d bytes, the limit is %d", len(got), limit)
 		}
 		var out bytes.Buffer
-		if err := writeFrame(&out, nil, got); err != nil {
+		if err := writeFrame(&out, nil, got, nil); err != nil {
 			t.Fatal(err)
 		}
 		if !bytes.Equal(out.Bytes(), in[:len(in)-r.Len()]) {
