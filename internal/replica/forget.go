@@ -42,6 +42,9 @@ func (s *Set) Forget(r *Replica) error {
 		r.failed.Store(true)
 		r.pending.Add(1)
 		s.st.Submit(&b, func(err error) {
+			if err == nil {
+				r.losses.Add(1) // what a View saw will never be found committed
+			}
 			r.landed(nil, Row{}, true, err)
 			done <- err
 		})
