@@ -395,7 +395,8 @@ func TestRefusedUnreachableBroken(t *testing.T) {
 	_, err = c.Do(context.Background(), Request{URL: url, MaxBytes: 1})
 	wantKind(t, err, Broken)
 	l.Close()
-	_, err = c.Do(context.Background(), Request{URL: url, MaxBytes: 1})
+	// A port that nobody listens on: that of l may be somebody else's by now.
+	_, err = c.Do(context.Background(), Request{URL: "http://127.0.0.1:1", MaxBytes: 1})
 	wantKind(t, err, Refused)
 	for _, host := range []string{"none.example", "empty.example"} {
 		_, err = c.Do(context.Background(), Request{URL: "https://" + host, MaxBytes: 1})

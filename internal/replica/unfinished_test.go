@@ -1,13 +1,11 @@
 package replica
 
 import (
-	"bytes"
-	"os"
-	"path/filepath"
 	"testing"
 
 	"github.com/witan-adp/witan/adp/room"
 	"github.com/witan-adp/witan/internal/store"
+	"github.com/witan-adp/witan/internal/store/storetest"
 )
 
 // A crash between the steps of a Drop leaves no record that nobody would delete.
@@ -56,23 +54,6 @@ func TestDropGoesOnAfterACrash(t *testing.T) {
 	}
 }
 
-// inFiles tells whether some bytes are in the files of a folder.
-func inFiles(t *testing.T, dir, what string) (found bool) {
-	t.Helper()
-	err := filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
-		if err != nil || d.IsDir() {
-			return err
-		}
-		raw, err := os.ReadFile(path)
-		found = found || bytes.Contains(raw, []byte(what))
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return found
-}
-
 func TestExpunge(t *testing.T) {
 	if raceDetector {
 		t.Skip("the garbage collection of the store's engine races with itself")
@@ -98,15 +79,15 @@ func TestExpunge(t *testing.T) {
 		t.Fatal(err)
 	}
 	expunge(false)
-	if !inFiles(t, dir, secret) {
+	if storetest.FilesWith(t, dir, secret) == nil {
 		t.Fatal("the test looks at the wrong bytes")
 	}
 	if _, err := r.MakeArchive(t.Context(), roomURL, s.now, s.now); err != nil {
 		t.Fatal(err)
 	}
 	expunge(true)
-	if inFiles(t, dir, secret) {
-		t.Error("what was erased with the archive is in the files")
+	if in := storetest.FilesWith(t, dir, secret); in != nil {
+		t.Errorf("what was erased with the archive is in %v", in)
 	}
 	expunge(false)
 
@@ -117,17 +98,17 @@ func TestExpunge(t *testing.T) {
 		t.Fatal(err)
 	}
 	expunge(true)
-	if inFiles(t, dir, secret) {
-		t.Error("what was erased is in the files")
+	if in := storetest.FilesWith(t, dir, secret); in != nil {
+		t.Errorf("what was erased is in %v", in)
 	}
-	if !inFiles(t, dir, r.RoomID) {
+	if storetest.FilesWith(t, dir, r.RoomID) == nil {
 		t.Fatal("the first room is not in the files")
 	}
 	if err := set.Forget(r); err != nil {
 		t.Fatal(err)
 	}
 	expunge(true)
-	if inFiles(t, dir, s.recs[1].Envelope.Hash) {
-		t.Error("what was forgotten is in the files")
+	if in := storetest.FilesWith(t, dir, s.recs[1].Envelope.Hash); in != nil {
+		t.Errorf("what was forgotten is in %v", in)
 	}
 }

@@ -5,33 +5,14 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"runtime"
 	"sync"
 	"testing"
 
 	"github.com/witan-adp/witan/internal/store"
+	"github.com/witan-adp/witan/internal/store/storetest"
 )
-
-// found lists the files of a folder that hold some bytes.
-func found(t *testing.T, dir string, what []byte) (names []string) {
-	t.Helper()
-	list, err := os.ReadDir(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, f := range list {
-		raw, err := os.ReadFile(filepath.Join(dir, f.Name()))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if bytes.Contains(raw, what) {
-			names = append(names, f.Name())
-		}
-	}
-	return names
-}
 
 func TestExpunge(t *testing.T) {
 	if raceDetector {
@@ -79,7 +60,7 @@ func TestExpunge(t *testing.T) {
 	put(2, 3, value(names[2], 1000))
 	put(2, 4, value(names[3], 20))
 	for _, name := range names {
-		if len(found(t, dir, []byte(name))) == 0 {
+		if len(storetest.FilesWith(t, dir, name)) == 0 {
 			t.Fatalf("%s is not even there", name)
 		}
 	}
@@ -145,7 +126,7 @@ func TestExpunge(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, name := range names {
-		if in := found(t, dir, []byte(name)); in != nil {
+		if in := storetest.FilesWith(t, dir, name); in != nil {
 			t.Errorf("%s is still in %v", name, in)
 		}
 	}
