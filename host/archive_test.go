@@ -8,6 +8,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/witan-adp/witan/adp"
 	"github.com/witan-adp/witan/adp/room"
@@ -132,31 +134,38 @@ func nextPage(a answer) string {
 }
 
 func TestLongPoll(t *testing.T) {
-	w := newWorld(t, nil)
-	c, id := w.open(nil)
-	restricted := newAgent(t)
-	rid := w.create(restricted, obj{"visibility": "restricted"}).ok(201).Get("id").Text()
-	w.get("/v1/rooms/"+rid+"/events?wait=5", restricted).refused(400, adp.InvalidRequest)
-	path := "/v1/rooms/" + id + "/events"
-	if n := w.get(path+"?wait=25", nil).ok(200).Len(); n != 1 { // there is something: no waiting
-		t.Errorf("%d records", n)
-	}
-	answered := make(chan answer)
-	for range 20 {
-		go func() { answered <- w.get(path+"?after_seq=1&wait=25", nil) }()
-	}
-	sent := w.act(c, id, room.Message, say("x")).ok(200)
-	for range 20 {
-		if v := (<-answered).ok(200); v.Len() != 1 || string(firstOf(v).Raw()) != string(sent.Raw()) {
+	inBubble(t, func(t *testing.T, w *world, _ *ended) {
+		c, id := w.open(nil)
+		restricted := newAgent(t)
+		rid := w.create(restricted, obj{"visibility": "restricted"}).ok(201).Get("id").Text()
+		w.get("/v1/rooms/"+rid+"/events?wait=5", restricted).refused(400, adp.InvalidRequest)
+		path := "/v1/rooms/" + id + "/events"
+		if n := w.get(path+"?wait=25", nil).ok(200).Len(); n != 1 { // there is something: no waiting
+			t.Errorf("%d records", n)
+		}
+		begun := time.Now()
+		answered := make(chan answer)
+		for range 20 {
+			go func() { answered <- w.get(path+"?after_seq=1&wait=25", nil) }()
+		}
+		synctest.Wait()
+		sent := w.act(c, id, room.Message, say("x")).ok(200)
+		for range 20 {
+			if v := (<-answered).ok(200); v.Len() != 1 || string(firstOf(v).Raw()) != string(sent.Raw()) {
+				t.Errorf("got %s", v.Raw())
+			}
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		go func() { answered <- w.sendContext(ctx, path+"?after_seq=2&wait=25") }()
+		synctest.Wait()
+		cancel() // who leaves is let go
+		if v := (<-answered).ok(200); v.Len() != 0 {
 			t.Errorf("got %s", v.Raw())
 		}
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	go func() { answered <- w.sendContext(ctx, path+"?after_seq=2&wait=25") }()
-	cancel() // who leaves is let go
-	if v := (<-answered).ok(200); v.Len() != 0 {
-		t.Errorf("got %s", v.Raw())
-	}
+		if d := time.Since(begun); d != 0 {
+			t.Errorf("it took %v", d)
+		}
+	})
 }
 
 func firstOf(v adp.Value) adp.Value {

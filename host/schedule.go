@@ -108,22 +108,20 @@ func (s *schedule) run(ctx context.Context, now func() int64, do func(*replica.R
 	}
 }
 
-// reschedule looks at a room's status and plans what comes next.
+// reschedule looks at a room's status and plans what comes next. It plans inside of the
+// turn: of two that are at it at once, the one that saw more of the room plans last.
 func (h *Host) reschedule(ctx context.Context, r *replica.Replica) error {
-	now := h.now()
-	var status room.Status
-	var next int64
-	if err := r.View(ctx, func(s *room.State) { status, next = s.StatusAt(now), s.NextTransition(now) }); err != nil {
-		return err
-	}
-	if status == room.Ended || status == room.Cancelled {
-		next = now // at once, by the scheduler: a writer does not wait for an archive
-		if r.Row().Archived {
-			next = 0
+	return r.View(ctx, func(s *room.State) {
+		now := h.now()
+		next := s.NextTransition(now)
+		if status := s.StatusAt(now); status == room.Ended || status == room.Cancelled {
+			next = now // at once, by the scheduler: a writer does not wait for an archive
+			if r.Row().Archived {
+				next = 0
+			}
 		}
-	}
-	h.schedule.set(r, next)
-	return nil
+		h.schedule.set(r, next)
+	})
 }
 
 // transition follows a change that time, or a closing record, made.

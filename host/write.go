@@ -319,7 +319,7 @@ func (h *Host) after(ctx context.Context, r *replica.Replica, ch *room.Change) {
 	}
 	h.changed(r)
 	if ch.Contract != nil || ch.Close || ch.Cancel {
-		if err := h.reschedule(ctx, r); err != nil {
+		if err := h.reschedule(context.WithoutCancel(ctx), r); err != nil { // the writer may have gone
 			h.opt.Log.Error("a room could not be scheduled", "room", r.RoomID, "error", err)
 		}
 	}
