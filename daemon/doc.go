@@ -105,8 +105,7 @@ func Run(ctx context.Context, cfg config.Config, edges Edges) (err error) {
 	if n := set.Finished; n != (replica.Unfinished{}) {
 		edges.Log.Warn("the last stop cut off what was being deleted; it is deleted now", "rooms_forgotten", n.Forgotten, "rooms_with_old_records", n.Dropped)
 	}
-	d := &daemon{cfg: cfg, edges: edges, origin: origin, ring: ring, st: st, set: set, log: edges.Log, cert: cert, metrics: prometheus.NewRegistry(), askPeers: make(chan struct{}, 1),
-		tails: tailing{wake: make(chan struct{}, 1), next: map[string]time.Time{}, wait: map[string]time.Duration{}}}
+	d := &daemon{cfg: cfg, edges: edges, origin: origin, ring: ring, st: st, set: set, log: edges.Log, cert: cert, metrics: prometheus.NewRegistry(), askPeers: make(chan struct{}, 1), tails: newTailing()}
 	d.metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	d.signs = cfg.AllowPrivateAddresses
 	if _, err := fetch.Origin(origin, false); err == nil {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
+	"maps"
 	"net/http"
 	"sync"
 	"time"
@@ -29,16 +31,24 @@ type tailing struct {
 	mu   sync.Mutex
 	next map[string]time.Time
 	wait map[string]time.Duration
+	soon map[string]bool // there was a reason to look while it was being looked at
+}
+
+func newTailing() tailing {
+	return tailing{wake: make(chan struct{}, 1), next: map[string]time.Time{}, wait: map[string]time.Duration{}, soon: map[string]bool{}}
 }
 
 // tailSoon lets the log of a host be looked at now: a key was bound.
-func (d *daemon) tailSoon(origin string) {
-	d.tails.mu.Lock()
-	delete(d.tails.next, origin)
-	delete(d.tails.wait, origin)
-	d.tails.mu.Unlock()
+func (d *daemon) tailSoon(origin string) { d.tails.now(origin) }
+
+func (t *tailing) now(origin string) {
+	t.mu.Lock()
+	delete(t.next, origin)
+	delete(t.wait, origin)
+	t.soon[origin] = true
+	t.mu.Unlock()
 	select {
-	case d.tails.wake <- struct{}{}:
+	case t.wake <- struct{}{}:
 	default:
 	}
 }
@@ -94,19 +104,24 @@ func (d *daemon) tailAll(ctx context.Context, every time.Duration) {
 	}
 }
 
+// due tells whether the log of a host is to be looked at now.
 func (t *tailing) due(origin string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return !time.Now().Before(t.next[origin])
+	if time.Now().Before(t.next[origin]) {
+		return false
+	}
+	delete(t.soon, origin)
+	return true
 }
 
 // done notes the outcome of a look; first tells that it failed and the one before did
 // not. A host without a log, or without a bound key, is asked again as soon as there
-// is a reason to.
+// is a reason to, which may have come while it was looked at.
 func (t *tailing) done(origin string, every time.Duration, err error) (pause time.Duration, first bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if err == nil || errors.Is(err, witness.ErrNotThere) {
+	if err == nil || errors.Is(err, witness.ErrNotThere) || t.soon[origin] {
 		delete(t.next, origin)
 		delete(t.wait, origin)
 		return 0, false
@@ -121,10 +136,13 @@ func (t *tailing) done(origin string, every time.Duration, err error) (pause tim
 func (t *tailing) forget(but map[string]bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for origin := range t.wait {
-		if !but[origin] {
-			delete(t.next, origin)
-			delete(t.wait, origin)
+	for _, known := range []iter.Seq[string]{maps.Keys(t.wait), maps.Keys(t.soon)} {
+		for origin := range known {
+			if !but[origin] {
+				delete(t.next, origin)
+				delete(t.wait, origin)
+				delete(t.soon, origin)
+			}
 		}
 	}
 }

@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"encoding/json"
+	"errors"
 	"net/url"
 	"path/filepath"
 	"slices"
@@ -51,6 +52,41 @@ func TestMirrorReadsTheLog(t *testing.T) {
 	}
 	if status, _, raw := b.call("GET", "/v1/witness/log-entry?hash="+said[0].Hash, nil, &p); status != 200 || p.Size != 1 || !strings.HasPrefix(p.Checkpoint, authority(a.origin)+"/witan\n1\n") {
 		t.Errorf("%d %s", status, raw)
+	}
+}
+
+// A log that could not be read is left alone for a while, unless there was a reason to look
+// again since that look began.
+func TestTailIsLookedAtAgain(t *testing.T) {
+	tails, failed := newTailing(), errors.New("signed by no key that is bound")
+	const host = "https://h.example"
+	look := func(meanwhile func()) {
+		t.Helper()
+		if !tails.due(host) {
+			t.Fatal("it is not looked at")
+		}
+		meanwhile()
+		tails.done(host, time.Hour, failed)
+	}
+	look(func() { tails.now(host) })
+	select {
+	case <-tails.wake:
+	default:
+		t.Error("nobody is told")
+	}
+	look(func() {})
+	if tails.due(host) {
+		t.Error("it is looked at again at once")
+	}
+	tails.now(host)
+	look(func() {})
+	if tails.due(host) {
+		t.Error("a reason from before the look counts after it")
+	}
+	tails.now(host)
+	tails.forget(map[string]bool{})
+	if len(tails.next)+len(tails.wait)+len(tails.soon) > 0 {
+		t.Errorf("left behind: %v %v %v", tails.next, tails.wait, tails.soon)
 	}
 }
 
