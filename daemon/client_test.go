@@ -84,6 +84,7 @@ func start(t *testing.T, s setup) *running {
 		}
 		stopped = true
 		cancel()
+		defer http.DefaultClient.CloseIdleConnections() // who comes next at this address knows nothing of them
 		select {
 		case err := <-ended:
 			return err

@@ -48,18 +48,41 @@ func (d *daemon) document(ctx context.Context, r *replica.Replica) (index.Doc, e
 
 // reindex shows the index what a replica is now.
 func (d *daemon) reindex(r *replica.Replica) {
+	if d.showDocument(r) {
+		d.messagesChanged(r)
+		d.pushChanged(r)
+	}
+}
+
+// showDocument tells whether the replica is the one that is served of its room.
+func (d *daemon) showDocument(r *replica.Replica) bool {
+	defer d.order.take(r.Origin, r.RoomID)()
 	if served, ok := d.set.Get(r.Origin, r.RoomID); !ok || served != r {
-		return
+		return false
 	}
 	doc, err := d.document(context.Background(), r)
 	if err != nil {
 		d.log.Error("a room could not be indexed", "origin", r.Origin, "room", r.RoomID, "error", err)
-		return
+		return false
 	}
 	doc.Attestations, doc.Attested = d.attested(r.Origin, r.RoomID)
 	d.index.Put(doc)
-	d.messagesChanged(r)
-	d.pushChanged(r)
+	return true
+}
+
+// showAttested shows the index what is now said about attestations of a room.
+func (d *daemon) showAttested(origin, roomID string) {
+	defer d.order.take(origin, roomID)()
+	n, state := d.attested(origin, roomID)
+	d.index.SetAttested(origin, roomID, n, state)
+}
+
+// unlisted takes a room of which nothing is known any more out of the index.
+func (d *daemon) unlisted(origin, roomID string) {
+	defer d.order.take(origin, roomID)()
+	if r, ok := d.set.Get(origin, roomID); !ok || r.Row().Seq == 0 { // else it has come meanwhile
+		d.index.Remove(origin, roomID)
+	}
 }
 
 // listed shows what another host says about a room that is not copied, which is all that
@@ -73,5 +96,6 @@ func (d *daemon) listed(origin string, l mirror.Listed) {
 	if l.Reason != "" {
 		doc.State, doc.Reason = replica.Paused, l.Reason
 	}
+	defer d.order.take(origin, l.RoomID)()
 	d.index.Put(doc)
 }

@@ -149,11 +149,10 @@ func (d *daemon) buildWitness(cursors *web.Cursors) (err error) {
 		Origins: d.followed,
 		Grown:   d.grown, Cosigned: d.cosigned,
 		Cursors: cursors, Now: d.edges.Now, Log: d.log, Registerer: d.metrics,
-		Attested: func(origin, roomID string, n int64, state string) {
+		Attested: func(origin, roomID string, _ int64, _ string) {
 			if d.witness != nil { // else it is being opened, and the index is filled after that
-				n, state = d.attested(origin, roomID)
+				d.showAttested(origin, roomID)
 			}
-			d.index.SetAttested(origin, roomID, n, state)
 			d.pushAttested(origin, roomID)
 			if d.mirror != nil {
 				d.mirror.SignedFor(origin)
@@ -249,8 +248,7 @@ func (d *daemon) pullAll(ctx context.Context) error {
 func (d *daemon) equivocated(origin, roomID, genesis string) {
 	if roomID == "" { // the list of hosts asks the witness; its rooms say so as attested: equivocated
 		for _, r := range d.set.Of(origin) {
-			n, state := d.attested(origin, r.RoomID)
-			d.index.SetAttested(origin, r.RoomID, n, state)
+			d.showAttested(origin, r.RoomID)
 		}
 		return
 	}
@@ -312,7 +310,7 @@ func (d *daemon) buildMirror() (err error) {
 		Changed:       d.reindex,
 		Listed:        d.listed,
 		Bound:         func(origin string) { d.pullSoon(); d.tailSoon(origin) },
-		Unlisted:      d.index.Remove,
+		Unlisted:      d.unlisted,
 		HostChanged:   d.pushHosts,
 		Completed:     func(r *replica.Replica) { d.reindex(r); d.witness.Completed(r) },
 		Observed:      d.observed,

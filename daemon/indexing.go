@@ -167,7 +167,7 @@ func (d *daemon) rebuildIndex(ctx context.Context) (out Rebuilt, err error) {
 	began := time.Now()
 	for _, l := range d.index.Listed() {
 		if _, held := d.set.Get(l.Origin, l.RoomID); !held && !(l.MetadataOnly && d.mirror.SeenAt(l.Origin, l.RoomID) > 0) {
-			d.index.Remove(l.Origin, l.RoomID)
+			d.unlisted(l.Origin, l.RoomID)
 			out.Removed++
 		}
 	}

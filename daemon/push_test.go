@@ -67,7 +67,10 @@ func startChild(t *testing.T, data string, port int) (d *running, kill func()) {
 	if line != "ready" {
 		t.Fatalf("the daemon did not start: it says %q", line)
 	}
-	return &running{t: t, origin: "http://127.0.0.1:" + strconv.Itoa(port), data: data}, child.Kill
+	return &running{t: t, origin: "http://127.0.0.1:" + strconv.Itoa(port), data: data}, func() {
+		child.Kill()
+		http.DefaultClient.CloseIdleConnections() // who comes next at this address knows nothing of them
+	}
 }
 
 // listener is a receiver of webhooks that can be stopped and started at one address.

@@ -55,6 +55,7 @@ type daemon struct {
 	seats     *web.Seats
 	bindings  *keys.Bindings
 	index     *index.Index
+	order     order           // in which it is shown rooms
 	messages  *messages.Index // nil when it is off
 	words     []*words.Store
 	host      *host.Host // nil when the role is off
