@@ -16,6 +16,7 @@ import (
 
 	"github.com/witan-adp/witan/adp"
 	"github.com/witan-adp/witan/config"
+	"github.com/witan-adp/witan/internal/p2p"
 )
 
 // running is a daemon in this process.
@@ -261,4 +262,25 @@ func (d *running) operate(method, path string, body, out any) (int, string) {
 		}
 	}
 	return resp.StatusCode, string(raw)
+}
+
+// peer is a peer of a daemon until the test ends, and no daemon itself. prepare is called
+// before it runs.
+func (d *running) peer(t *testing.T, prepare func(*p2p.Node)) *p2p.Node {
+	t.Helper()
+	n, err := p2p.New(p2p.Options{Key: newAgent(t).key, Listen: []string{"/ip4/127.0.0.1/tcp/0"}, Peers: d.info.Peers[:1], AllowPrivate: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	prepare(n)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- n.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := errors.Join(<-done, n.Close()); err != nil {
+			t.Error(err)
+		}
+	})
+	return n
 }

@@ -2,7 +2,6 @@ package daemon
 
 import (
 	"context"
-	"crypto/ed25519"
 	"encoding/json"
 	"fmt"
 	"net/url"
@@ -54,23 +53,11 @@ func TestEquivocatedRoom(t *testing.T) {
 		t.Fatal(err)
 	}
 	// a peer of the mirror was told the other story
-	c, err := p2p.New(p2p.Options{Key: ed25519.NewKeyFromSeed([]byte(strings.Repeat("c", 32))), Listen: []string{"/ip4/127.0.0.1/tcp/0"}, Peers: b.info.Peers[:1], AllowPrivate: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	c.HandleStream(witness.ProtocolSync, witness.MaxSyncRequest, witness.MaxSyncResponse, func(context.Context, string, []byte) ([]byte, error) {
-		return fmt.Appendf(nil, `{"items":[%s],"next":""}`, second.JSON()), nil
+	b.peer(t, func(c *p2p.Node) {
+		c.HandleStream(witness.ProtocolSync, witness.MaxSyncRequest, witness.MaxSyncResponse, func(context.Context, string, []byte) ([]byte, error) {
+			return fmt.Appendf(nil, `{"items":[%s],"next":""}`, second.JSON()), nil
+		})
 	})
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error, 1)
-	go func() { done <- c.Run(ctx) }()
-	defer func() {
-		cancel()
-		<-done
-		if err := c.Close(); err != nil {
-			t.Error(err)
-		}
-	}()
 	shown := func(d *running) bool {
 		var found []map[string]any
 		d.call("GET", "/v1/index/rooms?q=quorum&host="+url.QueryEscape(a.origin), nil, &found)

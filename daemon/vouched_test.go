@@ -7,7 +7,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/witan-adp/witan/adp"
 	"github.com/witan-adp/witan/config"
+	"github.com/witan-adp/witan/internal/p2p"
+	"github.com/witan-adp/witan/witness"
 )
 
 // A host is gone for good. Mirrors that knew its key get its rooms from another mirror, as
@@ -43,10 +46,15 @@ func TestRoomsOfADeadHost(t *testing.T) {
 	}
 	a.act(creator, over, "room.close", map[string]any{"reason": "done"})
 	want := map[string]int{over: 4, open: 3, partial: 3}
+	signed := b.heads(t)
 	until(t, "the first mirror to hold all, and the statement", func() bool {
 		var s []json.RawMessage
 		b.call("GET", "/v1/witness/statements?origin="+url.QueryEscape(a.origin), nil, &s)
 		return len(s) == 1 && count(b, over) == 4 && count(b, open) == 3 && count(b, partial) == 3
+	})
+	until(t, "the first mirror to have the heads of what goes on", func() bool { // records can come without them
+		to := signed()
+		return to[open] == 3 && to[partial] == 3
 	})
 	if err := a.stop(); err != nil {
 		t.Fatal(err)
@@ -90,5 +98,31 @@ func TestRoomsOfADeadHost(t *testing.T) {
 	})
 	if count(d, partial) != 1 || count(d, over) != 0 || count(d, open) != 0 {
 		t.Error("unsigned records are served")
+	}
+}
+
+// heads tells how far the heads go that a daemon shows to its peers, by room.
+func (d *running) heads(t *testing.T) func() map[string]int64 {
+	t.Helper()
+	peer := d.peer(t, func(*p2p.Node) {})
+	until(t, "the peer to be connected", func() bool { return len(peer.Peers()) > 0 })
+	return func() map[string]int64 {
+		raw, err := peer.Request(t.Context(), peer.Peers()[0], witness.ProtocolSync, []byte(`{"after":"","checkpoint":"","limit":1}`), witness.MaxSyncResponse)
+		if err != nil {
+			t.Fatal(err)
+		}
+		v, err := adp.Scan(raw)
+		if err != nil {
+			t.Fatal(err)
+		}
+		to := map[string]int64{}
+		for seen := range v.Get("seen").Elements() {
+			if e, err := adp.ParseEnvelope(seen); err == nil { // else it is a checkpoint
+				seq, _ := e.Payload.Get("seq").Int()
+				id := e.Payload.Get("room_id").Text()
+				to[id] = max(to[id], seq)
+			}
+		}
+		return to
 	}
 }
