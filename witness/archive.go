@@ -218,10 +218,8 @@ func (w *Witness) attest(ctx context.Context, r *replica.Replica, waited bool) e
 	if !w.o.Sign || !w.o.Witness {
 		return nil
 	}
-	switch r.Row().EffectiveVerdict() {
-	case replica.Verified, replica.Violations:
-	default:
-		return nil // an attestation says that no other version was seen
+	if !oneVersion(r) {
+		return nil
 	}
 	s := Subject(r.Key)
 	hashes := w.statements(s)
@@ -261,12 +259,21 @@ func (w *Witness) attest(ctx context.Context, r *replica.Replica, waited bool) e
 	if len(hashes) > 0 {
 		a.Statement = &hashes[0]
 	}
+	if !oneVersion(r) { // it was seen while the archive was recomputed
+		return nil
+	}
 	e, err := w.sign(TypeAttest, a)
 	if err != nil {
 		return err
 	}
 	w.log.Info("attestation signed", "origin", r.Origin, "room", r.RoomID, "records", sum.Count, "hash", e.Hash)
 	return w.compareEarlier(s)
+}
+
+// oneVersion tells whether no other version of a room was seen, as an attestation says.
+func oneVersion(r *replica.Replica) bool {
+	v := r.Row().EffectiveVerdict()
+	return v == replica.Verified || v == replica.Violations
 }
 
 // compareEarlier looks at the attestations that came before our own copy was whole.

@@ -70,11 +70,19 @@ func (w *Witness) Agreed(witness string) {
 	w.askedPeer()
 }
 
-// Doubted says that a witness of our log holds something against it. While it does,
-// nothing is signed: the operator has chosen that witness.
-func (w *Witness) Doubted(witness, reason string) {
+// Doubted says that a witness holds something against our log that has this origin line.
+// While it does, nothing is signed: the operator has chosen that witness. What it says of
+// a log before the present one may come when that has begun, and is no matter.
+func (w *Witness) Doubted(witness, line, reason string) {
 	j := &w.journal
+	if j.log == nil {
+		return
+	}
 	j.mu.Lock()
+	if _, head := j.log.Head(); head.Origin != line { // renew publishes first, and forgets doubts then
+		j.mu.Unlock()
+		return
+	}
 	_, told := j.doubts[witness]
 	if j.doubts == nil {
 		j.doubts = map[string]string{}

@@ -79,7 +79,7 @@ func TestCosigned(t *testing.T) {
 	}
 	// a new log is told of, too
 	before := grown
-	a.w.refuse("a test", 0)
+	a.w.refuse(0, func() string { return "a test" })
 	must[LogStatus](t)(a.w.NewLog())
 	if grown == before {
 		t.Error("the new log was not told of")
@@ -117,8 +117,9 @@ func TestConflictingCheckpoints(t *testing.T) {
 func TestDoubtsOfWitness(t *testing.T) {
 	a := newWorld().node(t, hostA)
 	a.states("room-1")
-	a.w.Doubted("w.example/witness", "it has cosigned 9 entries")
-	a.w.Doubted("v.example/witness", "another tree")
+	line := LogOrigin(hostA, 1)
+	a.w.Doubted("w.example/witness", line, "it has cosigned 9 entries")
+	a.w.Doubted("v.example/witness", line, "another tree")
 	refused(t, a, "room-2")
 	if s := must[LogStatus](t)(a.w.Log()); !strings.Contains(s.Reason, "the witness v.example/witness of our log holds against it: another tree") {
 		t.Error(s.Reason)
@@ -134,8 +135,12 @@ func TestDoubtsOfWitness(t *testing.T) {
 	if list := a.audit(1); len(list) < 2 {
 		t.Errorf("%d entries", len(list))
 	}
-	a.w.Doubted("w.example/witness", "it has cosigned 9 entries")
+	a.w.Doubted("w.example/witness", line, "it has cosigned 9 entries")
 	if s := must[LogStatus](t)(a.w.NewLog()); !s.Signs || s.Generation != 2 {
 		t.Errorf("%+v", s)
+	}
+	a.w.Doubted("w.example/witness", line, "it has cosigned 9 entries") // the answer to a request about the log before
+	if err := a.w.maySign(); err != nil {
+		t.Error(err)
 	}
 }

@@ -214,10 +214,16 @@ func (w *Witness) askedPeer() {
 
 // refuse stops all signing, for good: also after a restart, until NewLog. It is on
 // the disk when refuse returns, unless the store failed, and then nothing can be
-// signed with it either.
-func (w *Witness) refuse(reason string, generation int) {
+// signed with it either. why is asked when nothing else is written: a new log that has
+// begun meanwhile has nothing to do with what was found about the one before, and "" is
+// no reason.
+func (w *Witness) refuse(generation int, why func() string) {
 	w.write.Lock()
 	defer w.write.Unlock()
+	reason := why()
+	if reason == "" {
+		return
+	}
 	var b store.Batch
 	w.refuseIn(&b, reason, generation)
 	if b.Size() == 0 {

@@ -9,9 +9,7 @@ func (w *Witness) Pending(r *replica.Replica) bool {
 	if !w.o.Sign || !w.o.Witness || !row.Archived || row.Dropped > 0 {
 		return false
 	}
-	switch row.EffectiveVerdict() {
-	case replica.Verified, replica.Violations:
-	default:
+	if !oneVersion(r) {
 		return false // it is never attested
 	}
 	s := Subject(r.Key)

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -143,6 +144,36 @@ func TestRestoredBackup(t *testing.T) {
 	refused(t, back, "room-7")
 	if s := must[LogStatus](t)(back.w.NewLog()); s.Generation != 3 {
 		t.Errorf("generation %d is used twice", s.Generation)
+	}
+}
+
+// Peers go on showing what they have seen of the log before while another one begins:
+// that is no reason against the new one.
+func TestNewLogWhilePeersShowTheOldOne(t *testing.T) {
+	a := newWorld().node(t, hostA)
+	a.states("room-1")
+	newer := must[[]byte](t)(tilelog.Checkpoint{Origin: LogOrigin(hostA, 1), Size: 9}.Sign(a.o.LogKey(1)))
+	a.w.shown(newer)
+	refused(t, a, "room-2")
+	var peers sync.WaitGroup
+	put := a.w.put
+	a.w.put = func(b *store.Batch) error {
+		a.w.put = put
+		read := make(chan struct{}, 8) // each peer's note was read, and is about the present log
+		key := a.o.LogKey
+		a.w.o.LogKey = func(g int) ed25519.PrivateKey { read <- struct{}{}; return key(g) }
+		for range cap(read) {
+			peers.Go(func() { a.w.shown(newer) })
+		}
+		for range cap(read) {
+			<-read
+		}
+		return put(b)
+	}
+	s := must[LogStatus](t)(a.w.NewLog())
+	peers.Wait()
+	if err := a.w.maySign(); err != nil || s.Generation != 2 {
+		t.Errorf("%+v, %v", s, err)
 	}
 }
 

@@ -98,7 +98,12 @@ func (w *Witness) roomCheckpoint(r *replica.Replica) ([]byte, error) {
 			same = string(root[:]) == string(last.Root)
 		}
 		if !same {
-			w.refuse(fmt.Sprintf("room %s was signed at %d records, and what is stored now is not what it has grown from", r.RoomID, last.Size), 0)
+			w.refuse(0, func() string {
+				if present, _ := w.journal.log.Head(); present != generation {
+					return ""
+				}
+				return fmt.Sprintf("room %s was signed at %d records, and what is stored now is not what it has grown from", r.RoomID, last.Size)
+			})
 			return last.Note, nil
 		}
 	}

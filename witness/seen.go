@@ -38,21 +38,30 @@ func (w *Witness) shownOwn(note []byte, generation int) {
 	if err != nil || !w.o.Sign {
 		return // not ours, whatever it says
 	}
+	if w.against(c, generation) != "" {
+		w.refuse(generation, func() string { return w.against(c, generation) })
+	}
+}
+
+// against is what a checkpoint of our log says against going on with this store; "" for
+// nothing.
+func (w *Witness) against(c tilelog.Checkpoint, generation int) string {
 	present, head := w.journal.log.Head()
 	switch {
 	case generation < present:
+		return ""
 	case generation > present:
-		w.refuse(fmt.Sprintf("a peer has seen generation %d of our log, and this store holds generation %d", generation, present), generation)
+		return fmt.Sprintf("a peer has seen generation %d of our log, and this store holds generation %d", generation, present)
 	case c.Size > head.Size:
-		w.refuse(fmt.Sprintf("a peer has seen %d entries of our log, and this store holds %d: it is an older copy, or the key is in use elsewhere", c.Size, head.Size), generation)
-	default:
-		root, err := w.journal.log.RootAt(c.Size)
-		if err != nil {
-			w.log.Error("witness cannot compare its log with what a peer has seen", "err", err)
-		} else if root != c.Root {
-			w.refuse(fmt.Sprintf("a peer has seen another log of ours at size %d: the key has signed two", c.Size), generation)
-		}
+		return fmt.Sprintf("a peer has seen %d entries of our log, and this store holds %d: it is an older copy, or the key is in use elsewhere", c.Size, head.Size)
 	}
+	root, err := w.journal.log.RootAt(c.Size)
+	if err != nil {
+		w.log.Error("witness cannot compare its log with what a peer has seen", "err", err)
+	} else if root != c.Root {
+		return fmt.Sprintf("a peer has seen another log of ours at size %d: the key has signed two", c.Size)
+	}
+	return ""
 }
 
 // logOf is the followed origin that an origin line is of.

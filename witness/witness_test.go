@@ -244,6 +244,22 @@ func TestNothingIsSignedWhen(t *testing.T) {
 			}
 		}
 	})
+	t.Run("another version is seen meanwhile", func(t *testing.T) {
+		b := newB(t)
+		r := b.install(hostA, recs)
+		b.hear(seal(t, key(hostA), TypeAnnounce, statement(hostA, recs)).JSON())
+		now := b.o.Now
+		b.w.o.Now = func() int64 { // is asked when all was recomputed
+			b.w.o.Now = now
+			b.setRow(r, func(row *replica.Row) { row.Verdict = replica.Forked })
+			return now()
+		}
+		b.drain()
+		none(t, b)
+		if r.Row().EffectiveVerdict() != replica.Forked {
+			t.Error("nothing was seen")
+		}
+	})
 	t.Run("told not to", func(t *testing.T) {
 		for _, sign := range []bool{false, true} {
 			b := newB(t)

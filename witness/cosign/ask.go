@@ -30,7 +30,7 @@ func (c *Collector) Run(ctx context.Context) error {
 	head, err := cosignature.ParseCheckpoint(cosignature.Text(c.o.Checkpoint()))
 	for _, p := range c.peers {
 		if err == nil && p.kept.Doubt != "" && p.kept.Origin == head.Origin && c.o.Doubts != nil {
-			c.o.Doubts(p.Key.Name(), p.kept.Doubt)
+			c.o.Doubts(p.Key.Name(), head.Origin, p.kept.Doubt)
 		}
 		all.Go(func() { c.follow(ctx, p) })
 	}
@@ -229,7 +229,7 @@ func (c *Collector) ahead(ctx context.Context, p *peer, head cosignature.Checkpo
 // what they have cosigned where they are asked, so that it may be all there is.
 func (c *Collector) doubt(p *peer, head cosignature.Checkpoint, why error) {
 	if c.o.Doubts != nil {
-		c.o.Doubts(p.Key.Name(), why.Error())
+		c.o.Doubts(p.Key.Name(), head.Origin, why.Error())
 	}
 	c.mu.Lock()
 	kept := p.kept

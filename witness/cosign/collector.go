@@ -49,9 +49,9 @@ type CollectorOptions struct {
 	// Agreed is called each time that a witness has cosigned the newest checkpoint: it has
 	// seen no more of our log than we hold. Doubts is called when one says that it has
 	// cosigned what our log does not hold or does not follow from, and again after a start,
-	// until it agrees. Either may be nil.
+	// until it agrees; line is the origin line of that log. Either may be nil.
 	Agreed func(witness string)
-	Doubts func(witness, reason string)
+	Doubts func(witness, line, reason string)
 
 	// Every is the least time between two requests to one witness; 0 means 1 s.
 	Every time.Duration

@@ -370,7 +370,10 @@ func TestWitnessIsAskedAfterEachStart(t *testing.T) {
 	open := func() (stop func()) {
 		a.open()
 		a.c.o.Agreed = func(string) { agreed <- struct{}{} }
-		a.c.o.Doubts = func(name, reason string) {
+		a.c.o.Doubts = func(name, line, reason string) {
+			if line != logOrigin {
+				t.Error(line)
+			}
 			select {
 			case doubts <- name + ": " + reason:
 			default: // it is said again and again, as often as the witness is asked
