@@ -93,8 +93,11 @@ func (d *daemon) listed(origin string, l mirror.Listed) {
 		StartTime: l.StartTime, EndTime: l.EndTime, CreatedAt: l.CreatedAt, Records: l.Seq, LastActivity: l.ReceivedAt,
 		Closed: l.Status == string(room.Ended), Cancelled: l.Status == string(room.Cancelled),
 		Verdict: "unverified", State: replica.Following, SyncedAt: l.SeenAt, FoundAt: l.FoundAt}
-	if l.Reason != "" {
+	switch {
+	case l.Reason != "":
 		doc.State, doc.Reason = replica.Paused, l.Reason
+	case l.Visibility == room.Public:
+		doc.Reason = "nothing of it has been verified yet; witan mirror status " + origin + " says why"
 	}
 	defer d.order.take(origin, l.RoomID)()
 	d.index.Put(doc)

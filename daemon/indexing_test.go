@@ -1,7 +1,10 @@
 package daemon
 
 import (
+	"bytes"
+	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -236,5 +239,32 @@ func TestListedRoomsOutliveTheirHost(t *testing.T) {
 	b.command("/mirror/remove", obj{"origin": a.origin})
 	if left := search(b); len(left) != 0 {
 		t.Errorf("of a host that was removed: %v", left)
+	}
+}
+
+// A public room that cannot be read yet can be found: one document for every room that is
+// known, which says that nothing of it is verified.
+func TestWaitingRoomIsFound(t *testing.T) {
+	host := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		switch r.URL.Path {
+		case "/.well-known/agent-discourse":
+			fmt.Fprintf(w, `{"protocol":"agent-discourse/1.0","endpoints":{"api":"http://%s/v1"}}`, r.Host)
+		case "/v1/rooms/public":
+			fmt.Fprint(w, `[{"id":"slow","visibility":"public","status":"active","topic":"Owls that take their time","tags":["birds"],"start_time":1,"end_time":4102444800000,"created_at":1}]`)
+		default:
+			w.WriteHeader(http.StatusServiceUnavailable)
+		}
+	}))
+	t.Cleanup(host.Close)
+	d := start(t, setup{mirrors: []string{host.URL}})
+	var found []obj
+	query := "/v1/index/rooms?q=owls&tag=birds&status=active&joinable=true&verdict=unverified&host=" + url.QueryEscape(host.URL)
+	until(t, "the room to be found", func() bool { d.call("GET", query, nil, &found); return len(found) == 1 })
+	if r := found[0]; r["room_id"] != "slow" || r["url"] != host.URL+"/v1/rooms/slow" || r["state"] != "following" || !strings.Contains(fmt.Sprint(r["reason"]), "verified yet") {
+		t.Errorf("%v", r)
+	}
+	if _, _, page := d.call("GET", "/rooms?q=owls", nil, nil); !bytes.Contains(page, []byte("Owls that take their time")) {
+		t.Error("the page of rooms does not show it")
 	}
 }

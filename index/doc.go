@@ -50,7 +50,7 @@ type Doc struct {
 	Attestations                                           int64
 	Attested                                               string // "" is "unattested"
 	Own                                                    bool
-	MetadataOnly                                           bool // a restricted room of another host: listed, not copied
+	MetadataOnly                                           bool // a room of another host that is listed and not copied
 	// Hidden: the room is held and not shown. Only its name, URL, verdict, state, reason
 	// and attestations are kept, whatever else is in the Doc.
 	Hidden bool

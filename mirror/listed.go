@@ -10,12 +10,15 @@ import (
 
 	"github.com/witan-adp/witan/adp"
 	"github.com/witan-adp/witan/adp/room"
+	"github.com/witan-adp/witan/internal/replica"
 	"github.com/witan-adp/witan/internal/store"
 )
 
-// Of a room that is restricted, or that is not copied because it or its host asks so,
-// what the list of its host says is all that is kept. It is kept in the store, so that
-// such a room is still listed here when its host is away at a start.
+// Of a room that is restricted, or that is not copied because it, its host or the
+// operator wants so, what the list of its host says is all that is kept, and so it is of
+// a public room that waits to be copied longer than from one look at the list to the
+// next. It is kept in the store, so that such a room is still listed here when its host
+// is away at a start.
 
 // Listed is what a host says about a room that it lists and that is not copied. Nothing
 // of it is verified.
@@ -35,7 +38,7 @@ type Listed struct {
 	CreatedAt  int64           `json:"created_at,omitempty"`
 	Seq        int64           `json:"seq,omitempty"`
 	ReceivedAt int64           `json:"received_at,omitempty"`
-	Reason     string          `json:"reason,omitempty"` // why it is not copied although it is public
+	Reason     string          `json:"reason,omitempty"` // why it is not to be copied although it is public; of one that waits, ""
 
 	SeenAt  int64 `json:"-"` // when the host listed it last, Unix ms
 	FoundAt int64 `json:"-"` // when it first said what it says now
@@ -62,9 +65,10 @@ type seen struct {
 }
 
 // metadataOnly tells whether what the list says of a room is kept, and the reason when
-// the room is public. host.mu is held.
+// the room is public and will not be copied. host.mu is held.
 func (h *host) metadataOnly(l listedRoom) (reason string, yes bool) {
-	if v := h.rooms[l.id]; v != nil && v.r != nil || h.m.dismissed(h.origin, l.id) {
+	v := h.rooms[l.id]
+	if v != nil && v.r != nil || h.m.dismissed(h.origin, l.id) {
 		return "", false
 	}
 	whole := h.m.keepings.get(h.origin, "")
@@ -78,7 +82,14 @@ func (h *host) metadataOnly(l listedRoom) (reason string, yes bool) {
 	case l.optOut:
 		return roomOptsOut, true
 	}
-	return "", false
+	if h.m.verified(h.origin, l.id) != nil {
+		return "", false // says more
+	}
+	if reason, yes = h.m.stopped(h.origin, l.id); yes {
+		return reason, true
+	}
+	_, told := h.listed[l.id]
+	return "", told || v != nil && !v.busy // most rooms are copied before the second look
 }
 
 // encodeListed writes what is kept of a resource. What is cut to these lengths may still be six
@@ -248,19 +259,30 @@ func (h *host) keepListed(f *fresh, gone []string, at int64) error {
 }
 
 // tellListed passes on what is stored of a room: what is told at once and what is told
-// after a start are the same.
+// after a start are the same. What was verified meanwhile is told of after it.
 func (h *host) tellListed(text json.RawMessage, foundAt, seenAt int64) error {
 	l := Listed{FoundAt: foundAt, SeenAt: seenAt}
 	if err := json.Unmarshal(text, &l); err != nil {
 		return fmt.Errorf("mirror: what %s lists: %w", h.origin, err)
 	}
 	h.m.o.Listed(h.origin, l)
+	if r := h.m.verified(h.origin, l.RoomID); r != nil {
+		h.m.o.Changed(r)
+	}
+	return nil
+}
+
+// verified is the replica that is shown of a room; nil when there is none with records.
+func (m *Mirror) verified(origin, roomID string) *replica.Replica {
+	if r, ok := m.o.Replicas.Get(origin, roomID); ok && r.Row().Seq > 0 {
+		return r
+	}
 	return nil
 }
 
 // unlist tells that nothing is listed of a room any more save what is held of it.
 func (m *Mirror) unlist(origin, roomID string) {
-	if r, ok := m.o.Replicas.Get(origin, roomID); ok && r.Row().Seq > 0 {
+	if r := m.verified(origin, roomID); r != nil {
 		m.o.Changed(r)
 	} else {
 		m.o.Unlisted(origin, roomID)
@@ -309,7 +331,7 @@ func (m *Mirror) loadListed() error {
 	var left [][2]string
 	err := m.eachListed("", func(origin, roomID string, row listedRow) error {
 		h := m.hosts[origin]
-		if h == nil || h.rooms[roomID] != nil || m.dismissed(origin, roomID) {
+		if h == nil || h.rooms[roomID] != nil || m.verified(origin, roomID) != nil || m.dismissed(origin, roomID) {
 			left = append(left, [2]string{origin, roomID})
 			return nil
 		}

@@ -14,7 +14,7 @@ import (
 	"github.com/witan-adp/witan/internal/store"
 )
 
-// told is what the functions Listed and Unlisted leave behind, as an index has it.
+// told is what the functions Listed, Unlisted and Changed leave behind, as an index has it.
 type told struct {
 	mu sync.Mutex
 	of map[string]Listed
@@ -24,6 +24,11 @@ func (x *told) options(o *Options) {
 	x.of = map[string]Listed{}
 	o.Listed = func(_ string, l Listed) { x.mu.Lock(); defer x.mu.Unlock(); x.of[l.RoomID] = l }
 	o.Unlisted = func(_, id string) { x.mu.Lock(); defer x.mu.Unlock(); delete(x.of, id) }
+	o.Changed = func(r *replica.Replica) {
+		if r.Row().Seq > 0 { // what is held is shown in place of what was listed
+			o.Unlisted(r.Origin, r.RoomID)
+		}
+	}
 }
 
 func (x *told) get(id string) (Listed, bool) {
@@ -302,4 +307,55 @@ func TestListedLeftovers(t *testing.T) {
 	if row := g.row(h, "held"); row.EffectiveVerdict() != replica.Verified {
 		t.Errorf("%+v", row)
 	}
+}
+
+// A public room is listed, as one of which nothing is verified, while it cannot be read
+// or the operator does not want it copied, over restarts too; what is verified of it then
+// takes the place of that.
+func TestWaitingRoomsAreListed(t *testing.T) {
+	h, st, x := newFakeHost(t), memory(t), &told{}
+	good, late, unwanted := talk(t, "good", 3), talk(t, "late", 3), talk(t, "unwanted", 3)
+	for _, s := range []*story{good, late, unwanted} {
+		h.put(s)
+	}
+	var readable atomic.Bool
+	h.takeOver(func(w http.ResponseWriter, r *http.Request) bool {
+		if readable.Load() || r.URL.Path == listPath || !strings.HasPrefix(r.URL.Path, "/v1/rooms/") || strings.HasPrefix(r.URL.Path, "/v1/rooms/good") {
+			return false
+		}
+		w.WriteHeader(http.StatusServiceUnavailable)
+		return true
+	})
+	g := start(t, st, x.options).follow(h)
+	g.holds(h, good)
+	until(t, "those that wait are listed", func() bool { return x.has("late", "unwanted") })
+	if l, _ := x.get("late"); l.Reason != "" || l.Visibility != "public" || l.Seq != int64(len(late.recs)) {
+		t.Errorf("%+v", l)
+	}
+	g.must(g.m.Pause(h.origin() + "/v1/rooms/unwanted"))
+	until(t, "the operator's word is told", func() bool { l, _ := x.get("unwanted"); return strings.Contains(l.Reason, "operator") })
+	g.stop()
+	if kept := stored(t, st); len(kept) != 2 {
+		t.Errorf("stored: %v", kept)
+	}
+
+	x = &told{}
+	g = start(t, st, x.options)
+	if !x.has("late", "unwanted") {
+		t.Fatalf("after a restart: %v", x.of)
+	}
+	g.looks(h, 3)
+	if !x.has("late", "unwanted") {
+		t.Errorf("after some looks: %v", x.of)
+	}
+	readable.Store(true)
+	g.must(g.m.Retry(h.origin()))
+	g.holds(h, late)
+	until(t, "what was listed is gone", func() bool { return x.has("unwanted") && len(stored(t, st)) == 1 })
+	if _, held := g.set.Get(h.origin(), "unwanted"); held {
+		t.Error("a room was copied that the operator paused")
+	}
+	g.must(g.m.Resume(h.origin() + "/v1/rooms/unwanted"))
+	g.holds(h, unwanted)
+	until(t, "nothing is merely listed", func() bool { return x.has() && len(stored(t, st)) == 0 })
 }

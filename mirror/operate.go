@@ -60,8 +60,8 @@ func (m *Mirror) Room(name string) (*replica.Replica, error) {
 	if err != nil {
 		return nil, err
 	}
-	r, ok := m.o.Replicas.Get(origin, roomID)
-	if !ok || r.Row().Seq == 0 {
+	r := m.verified(origin, roomID)
+	if r == nil {
 		return nil, adp.Errorf(adp.RoomNotFound, "no room %.300q is held here; witan mirror status %s lists what is", name, origin)
 	}
 	return r, nil
