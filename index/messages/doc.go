@@ -77,10 +77,18 @@ func New(o Options) *Index {
 	return &Index{o: o, wake: make(chan struct{}, 1), dirty: map[uint64]struct{}{}}
 }
 
-// Load notes all rooms that the index has messages of as changed.
+// Load notes all rooms that the index has messages of as changed, and a takedown that
+// was not finished.
 func (x *Index) Load() error {
+	left, err := x.o.Store.Note(compactName)
+	if err != nil {
+		return err
+	}
+	x.syncing.Lock()
+	x.compact = left != ""
+	x.syncing.Unlock()
 	seen := map[uint64]struct{}{}
-	err := x.o.Store.Each(func(name string) bool {
+	err = x.o.Store.Each(func(name string) bool {
 		if k, ok := parseKey(name); ok {
 			seen[k.room] = struct{}{}
 		}

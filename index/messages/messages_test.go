@@ -32,6 +32,13 @@ func (w *world) flush() {
 	}
 }
 
+func (w *world) compact() {
+	w.t.Helper()
+	if err := w.store.Compact(context.Background()); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
 // find lists "room/seq" of all pages.
 func (w *world) find(query string) string {
 	w.t.Helper()
@@ -98,49 +105,6 @@ func TestRefusals(t *testing.T) {
 	q := url.Values{"q": {"a"}, "room": {"https://nowhere.example/v1/rooms/x"}}
 	if _, err := w.x.Search(t.Context(), q); adp.CodeOf(err) != adp.RoomNotFound {
 		t.Errorf("a room that is not there: %v", err)
-	}
-}
-
-// What readers do not get is not found from that moment on, and once the index has
-// followed, its words are in no file.
-func TestTakedown(t *testing.T) {
-	for name, take := range map[string]func(w *world, r *held){
-		"withheld":     func(_ *world, r *held) { r.withheld[1] = true },
-		"dropped":      func(_ *world, r *held) { r.Dropped = 1 },
-		"hidden":       func(_ *world, r *held) { r.Shown = false },
-		"forgotten":    func(w *world, r *held) { delete(w.rooms, r.ID) },
-		"another room": func(_ *world, r *held) { r.Genesis, r.recs = "h", nil },
-	} {
-		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, 1000)
-			r := w.room(1, "https://a.example")
-			w.say(r, 1, 1000, "message.create", say("the secretword"))
-			w.say(r, 1, 2000, "message.create", say("something else"))
-			w.flush()
-			if got := w.find("q=secretword"); got != "room1/1" {
-				t.Fatal(got)
-			}
-			take(w, r)
-			if got := w.find("q=secretword"); got != "" {
-				t.Errorf("found at once after: %s", got)
-			}
-			w.x.Changed(1)
-			w.flush()
-			if name != "dropped" { // retention is no takedown: its words go when the files are next written
-				list, err := w.store.Terms("secretword", "secretword")
-				if err != nil || len(list) != 0 {
-					t.Errorf("the files have %v, %v", list, err)
-				}
-			}
-			ids, _, err := w.store.Find(t.Context(), []string{"secretword"}, 10)
-			if err != nil || len(ids) != 0 {
-				t.Errorf("the index has %q, %v", ids, err)
-			}
-			want := map[string]string{"withheld": "room1/2", "dropped": "room1/2"}[name]
-			if got := w.find("q=something"); got != want {
-				t.Errorf("the other message: %q", got)
-			}
-		})
 	}
 }
 

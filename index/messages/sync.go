@@ -27,6 +27,9 @@ func noteName(id uint64) string { return "room " + strconv.FormatUint(id, 10) }
 // floorName is the note of a time, Unix ms: what was received up to it was let go.
 const floorName = "floor"
 
+// compactName is the note of a takedown after which the files were not written anew yet.
+const compactName = "compact"
+
 const (
 	batchLen   = 500
 	batchBytes = 4 << 20
@@ -110,6 +113,9 @@ func (x *Index) flush(ctx context.Context, force bool) error {
 		if err := x.o.Store.Compact(ctx); err != nil {
 			return cmp.Or(failed, err)
 		}
+		if err := x.o.Store.Apply(text.Change{Notes: map[string]string{compactName: ""}}); err != nil {
+			return cmp.Or(failed, err)
+		}
 		x.compact, x.compacted = false, time.Now()
 	}
 	return failed
@@ -159,7 +165,11 @@ func (x *Index) follow(ctx context.Context, id uint64) error {
 	n.Genesis, n.Withheld, n.Redacted = r.Genesis, r.Withheld, r.Redacted
 	if r.Dropped > n.Dropped {
 		if n.Seq > 0 {
-			if err := x.purge(ctx, id, r.Dropped, nil); err != nil {
+			all, err := x.held(ctx, id, r.Dropped)
+			if err == nil {
+				err = x.o.Store.Apply(text.Change{Delete: all})
+			}
+			if err != nil {
 				return err
 			}
 		}
@@ -213,22 +223,24 @@ func (x *Index) keep(id uint64, n note, put []text.Document) error {
 // takeDown takes all messages of a room out of the index, and their words out of its
 // files.
 func (x *Index) takeDown(ctx context.Context, id uint64) error {
-	x.compact = true
-	return x.purge(ctx, id, math.MaxInt64, map[string]string{noteName(id): ""})
-}
-
-// purge takes the messages of a room up to a seq out of the index, and sets notes with
-// that.
-func (x *Index) purge(ctx context.Context, id uint64, upTo int64, notes map[string]string) error {
-	all, _, err := x.o.Store.Find(ctx, []string{roomTerm(id)}, math.MaxInt)
+	all, err := x.held(ctx, id, math.MaxInt64)
 	if err != nil {
 		return err
 	}
-	all = slices.DeleteFunc(all, func(name string) bool {
+	notes := map[string]string{noteName(id): ""}
+	if len(all) > 0 { // else the files stay: rooms that are not shown change, too
+		x.compact, notes[compactName] = true, "1"
+	}
+	return x.o.Store.Apply(text.Change{Delete: all, Notes: notes})
+}
+
+// held are the messages of a room up to a seq that are in the index.
+func (x *Index) held(ctx context.Context, id uint64, upTo int64) (names []string, err error) {
+	all, _, err := x.o.Store.Find(ctx, []string{roomTerm(id)}, math.MaxInt)
+	return slices.DeleteFunc(all, func(name string) bool {
 		k, ok := parseKey(name)
 		return ok && k.seq > upTo
-	})
-	return x.o.Store.Apply(text.Change{Delete: all, Notes: notes})
+	}), err
 }
 
 func (x *Index) floor() (int64, error) {

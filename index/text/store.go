@@ -39,6 +39,8 @@ type Store struct {
 	index   *scorch.Scorch
 	queue   *bleve.AnalysisQueue
 	writing sync.Mutex
+
+	compacting sync.Mutex // taken before mu
 }
 
 // ErrClosed: the store was closed.
@@ -174,8 +176,8 @@ func (s *Store) settle(ctx context.Context) error {
 	b := bleve.NewBatch()
 	b.SetInternal([]byte(versionKey), []byte(s.version)) // a batch of nothing is never written
 	b.SetPersistedCallback(func(err error) { written <- err })
-	if err := s.index.Batch(b); err != nil {
-		return fmt.Errorf("the text index: %w", err)
+	if err := s.batch(b); err != nil {
+		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, settleTime)
 	defer cancel()
@@ -219,8 +221,6 @@ func (s *Store) Apply(c Change) error {
 	if s.index == nil {
 		return ErrClosed
 	}
-	s.writing.Lock()
-	defer s.writing.Unlock()
 	b := bleve.NewBatch()
 	for _, id := range c.Delete {
 		b.Delete(id)
@@ -237,10 +237,7 @@ func (s *Store) Apply(c Change) error {
 			b.SetInternal([]byte("n"+name), []byte(value))
 		}
 	}
-	if err := s.index.Batch(b); err != nil {
-		return fmt.Errorf("the text index: %w", err)
-	}
-	return nil
+	return s.batch(b)
 }
 
 const field = "t"
@@ -289,6 +286,9 @@ func (s *Store) Each(fn func(id string) bool) error {
 	return s.read(func(r bleve.IndexReader) error { return eachID(r, fn) })
 }
 
+// filler is a document of no text, which nobody put and nobody is told of, see Compact.
+const filler = "\x00filler"
+
 func eachID(r bleve.IndexReader, fn func(id string) bool) error {
 	all, err := r.DocIDReaderAll()
 	if err != nil {
@@ -304,7 +304,7 @@ func eachID(r bleve.IndexReader, fn func(id string) bool) error {
 		if err != nil {
 			return err
 		}
-		if !fn(id) {
+		if id != filler && !fn(id) {
 			return nil
 		}
 	}
@@ -314,7 +314,14 @@ func eachID(r bleve.IndexReader, fn func(id string) bool) error {
 func (s *Store) Len() (n int64, err error) {
 	err = s.read(func(r bleve.IndexReader) error {
 		count, err := r.DocCount()
+		if err != nil {
+			return err
+		}
 		n = int64(count)
+		id, err := r.InternalID(filler)
+		if id != nil {
+			n--
+		}
 		return err
 	})
 	return n, err
@@ -415,20 +422,42 @@ func (s *Store) Terms(from, to string) (list []Frequency, err error) {
 	return list, err
 }
 
-// Compact writes the store anew without what was deleted, so that no trace of it stays
+// Compact writes the store anew without what was deleted before, so that no trace of it stays
 // in the files.
 func (s *Store) Compact(ctx context.Context) error {
+	s.compacting.Lock() // bleve refuses a second one at once
+	defer s.compacting.Unlock()
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	if s.index == nil {
 		return ErrClosed
 	}
+	// bleve leaves a file as it is that is the only one, whatever was deleted of it: this makes another.
+	b := bleve.NewBatch()
+	b.Update(document.NewDocument(filler))
+	if err := s.batch(b); err != nil {
+		return err
+	}
 	if err := s.settle(ctx); err != nil {
 		return err
 	}
 	plan := mergeplan.SingleSegmentMergePlanOptions
-	if err := s.index.ForceMerge(ctx, &plan); err != nil {
+	err := s.index.ForceMerge(ctx, &plan)
+	if err == nil {
+		err = ctx.Err() // bleve does not tell that it gave up
+	}
+	if err != nil {
 		return fmt.Errorf("compact the text index: %w", err)
+	}
+	return nil
+}
+
+// batch makes changes, one after the other. It needs mu, for reading.
+func (s *Store) batch(b *bleve.Batch) error {
+	s.writing.Lock()
+	defer s.writing.Unlock()
+	if err := s.index.Batch(b); err != nil {
+		return fmt.Errorf("the text index: %w", err)
 	}
 	return nil
 }

@@ -166,6 +166,39 @@ func TestCompactLeavesNoTrace(t *testing.T) {
 	}
 }
 
+// That holds, too, when all that is left stands in one file with what was deleted, and again
+// after it was written anew.
+func TestCompactOfOneFile(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "text")
+	s := open(t, dir, true)
+	var c Change
+	for i := range 5 {
+		c.Put = append(c.Put, Document{fmt.Sprint("doc", i), []string{"kept", fmt.Sprint("secretword", i)}})
+	}
+	must(t, s.Apply(c))
+	must(t, s.Close())
+	s = open(t, dir, false)
+	for i := range 5 {
+		must(t, s.Apply(Change{Delete: []string{fmt.Sprint("doc", i)}}))
+		must(t, s.Compact(t.Context()))
+		list, err := s.Terms("secretword", "secretwore")
+		must(t, err)
+		if len(list) != 4-i || len(list) > 0 && list[0].Term != fmt.Sprint("secretword", i+1) {
+			t.Errorf("after %d are deleted: %v", i+1, list)
+		}
+		ids := 0
+		must(t, s.Each(func(string) bool { ids++; return true }))
+		if n, err := s.Len(); err != nil || n != int64(4-i) || ids != 4-i || len(strings.Fields(found(t, s, 9, "kept"))) != 4-i {
+			t.Errorf("after %d are deleted: %d documents, %d IDs, %v", i+1, n, ids, err)
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := s.Compact(ctx); err == nil {
+		t.Error("what nobody waited for is told as done")
+	}
+}
+
 // A store that is damaged, or of another version, is empty and works.
 func TestDamagedStore(t *testing.T) {
 	for name, damage := range map[string]func(t *testing.T, dir string){
