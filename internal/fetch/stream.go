@@ -68,8 +68,9 @@ func (c *Client) stream(ctx context.Context, r Request, idle time.Duration) (_ *
 			err = &Error{Kind: BadContentType, Err: fmt.Errorf("the stream is compressed, which was not asked for")}
 		}
 	}
-	if err == nil && !timer.Stop() {
-		err = context.Cause(ctx) // the time ran out between the header and here
+	if err == nil && !timer.Stop() { // the time ran out between the header and here
+		<-ctx.Done() // the timer's function may still be on its way
+		err = context.Cause(ctx)
 	}
 	if err != nil {
 		timer.Stop()

@@ -193,6 +193,33 @@ func TestStreamSlowReader(t *testing.T) {
 	})
 }
 
+// A header that comes when the time for it is over gives a stream or an error, and never a stream that ends by that time.
+func TestStreamAtTheLastMoment(t *testing.T) {
+	h := func(w http.ResponseWriter, r *http.Request) {
+		<-time.After(time.Second)
+		io.WriteString(w, "abc")
+		http.NewResponseController(w).Flush()
+		select {
+		case <-r.Context().Done():
+		case <-time.After(time.Second):
+			io.WriteString(w, "def")
+		}
+	}
+	inBubble(t, h, func(t *testing.T, c *Client) {
+		for range 200 {
+			s, err := c.Stream(context.Background(), Request{URL: "http://127.0.0.1/", Timeout: time.Second}, time.Minute)
+			if err != nil {
+				wantKind(t, err, Timeout)
+				continue
+			}
+			if b, err := io.ReadAll(s); err != nil || string(b) != "abcdef" {
+				t.Errorf("%q, %v", b, err)
+			}
+			s.Close()
+		}
+	})
+}
+
 func TestStreamBounds(t *testing.T) {
 	h := func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
