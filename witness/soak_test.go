@@ -67,19 +67,20 @@ func churn(t *testing.T, seed uint64, n int, time int64) {
 			}
 		}
 	}
+	course := rand.New(rand.NewPCG(seed, 8)) // of its own: what happens does not hang on who is answered first
 	var honest, twofold []string
 	stops, splits := 0, 0
 	for s.now < time {
-		s.run(second + s.rng.Int64N(6*second))
-		x := s.nodes[s.rng.IntN(n)]
-		switch s.rng.IntN(8) {
+		s.run(second + course.Int64N(6*second))
+		x := s.nodes[course.IntN(n)]
+		switch course.IntN(8) {
 		case 0, 1:
 			s.stop(x)
 			stops++
 		case 2, 3:
 			s.start(x)
 		case 4:
-			s.split(2 + s.rng.IntN(3))
+			s.split(2 + course.IntN(3))
 			splits++
 		case 5:
 			s.heal()
@@ -93,7 +94,7 @@ func churn(t *testing.T, seed uint64, n int, time int64) {
 			if len(twofold) < 4 && x.up { // the host X shows one of two stories to each, and sends it to those who are there
 				id := fmt.Sprintf("twofold-%d-%d", seed, len(twofold))
 				twofold = append(twofold, id)
-				order := s.rng.Perm(n)
+				order := course.Perm(n)
 				stories := [2]story{{contents: []string{"one", "two"}}, {contents: []string{"one", "2"}}}
 				for i, k := range order {
 					side := &stories[i%2]
