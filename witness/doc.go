@@ -189,7 +189,7 @@ type Witness struct {
 	claims    claims
 	asked     asked
 	tails     tails
-	rooms     sync.Mutex // held while a room checkpoint is made; taken before write
+	rooms     sync.Mutex // held while a room checkpoint is made, and while another log begins; taken before write
 }
 
 // New reads what the store holds. Nothing is signed before Run.

@@ -41,6 +41,8 @@ func (w *Witness) NewLog() (LogStatus, error) {
 
 func (w *Witness) renew() error {
 	j := &w.journal
+	w.rooms.Lock() // or a room checkpoint that has begun is signed with the key of the log before, which may not be
+	defer w.rooms.Unlock()
 	w.write.Lock()
 	defer w.write.Unlock()
 	generation, _ := j.log.Head()
