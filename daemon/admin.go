@@ -1,54 +1,14 @@
 package daemon
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
-	"errors"
-	"fmt"
-	"net"
 	"net/http"
-	"os"
-	"path/filepath"
 
 	"github.com/witan-adp/witan/adp"
 	"github.com/witan-adp/witan/host"
 	"github.com/witan-adp/witan/internal/fetch"
 	"github.com/witan-adp/witan/internal/web"
 )
-
-// AdminSocket is the path of the local admin socket of a data folder: in the
-// folder, or in the temporary folder where the path would be too long for a
-// socket. Who can open it may do anything; its mode is 0600.
-func AdminSocket(data string) (string, error) {
-	abs, err := filepath.Abs(data)
-	if err != nil {
-		return "", err
-	}
-	if path := filepath.Join(abs, "admin.sock"); len(path) <= 100 {
-		return path, nil
-	}
-	sum := sha256.Sum256([]byte(abs))
-	return filepath.Join(os.TempDir(), "witan-"+hex.EncodeToString(sum[:8])+".sock"), nil
-}
-
-func (d *daemon) listenAdmin() (net.Listener, error) {
-	path, err := AdminSocket(d.cfg.Data)
-	if err != nil {
-		return nil, err
-	}
-	// the store's lock says that no other daemon uses this folder
-	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return nil, fmt.Errorf("the admin socket: %w", err)
-	}
-	old := umask(0o177)
-	l, err := net.Listen("unix", path)
-	umask(old)
-	if err != nil {
-		return nil, fmt.Errorf("the admin socket: %w", err)
-	}
-	return l, nil
-}
 
 const adminBytes = 64 << 10
 

@@ -3,9 +3,13 @@
 package daemon
 
 import (
+	"io/fs"
 	"math"
 	"syscall"
 )
+
+// owner is the user whom a file belongs to.
+func owner(info fs.FileInfo) uint32 { return info.Sys().(*syscall.Stat_t).Uid }
 
 func umask(mask int) int { return syscall.Umask(mask) }
 

@@ -31,9 +31,12 @@ func operator(ctx context.Context, data, method, path string, body any) ([]byte,
 
 // operatorWithin is operator for what may take longer.
 func operatorWithin(ctx context.Context, timeout time.Duration, data, method, path string, body any) ([]byte, error) {
+	silent := func(err error) error {
+		return fmt.Errorf("no daemon answers for the data folder %s (%w); start it with: witan serve --data %[1]s", data, err)
+	}
 	socket, err := daemon.AdminSocket(data)
 	if err != nil {
-		return nil, err
+		return nil, silent(err)
 	}
 	client := &http.Client{Timeout: timeout, Transport: &http.Transport{
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
@@ -60,7 +63,7 @@ func operatorWithin(ctx context.Context, timeout time.Duration, data, method, pa
 		return nil, fmt.Errorf("the daemon took longer than %s; what it was asked to do may still go on: see its log", timeout)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("no daemon answers for the data folder %s (%w); start it with: witan serve --data %[1]s", data, err)
+		return nil, silent(err)
 	}
 	defer resp.Body.Close()
 	answer, err := io.ReadAll(io.LimitReader(resp.Body, 16<<20))
