@@ -300,12 +300,15 @@ func TestCaching(t *testing.T) {
 	for range 3 {
 		w.put(func(d *index.Doc) { d.Origin, d.Own, d.SyncedAt = other, false, w.now.Load() })
 	}
-	for _, path := range []string{"/feed.xml?limit=2", "/feed.json?limit=2", "/feed.md?limit=2"} { // these lead on
+	for _, path := range []string{"/feed.xml?limit=2", "/feed.json?limit=2", "/feed.md?limit=2", "/v1/feed?capabilities=x&limit=2"} { // the documents lead on
 		first := w.get(path)
 		w.now.Add(5)
 		w.made--
 		w.put(func(d *index.Doc) { d.Origin, d.Own, d.SyncedAt = other, false, w.now.Load() }) // looked at again, and nothing was new
 		for _, h := range [][]string{{"If-None-Match", first.Header().Get("ETag")}, {"If-Modified-Since", first.Header().Get("Last-Modified")}} {
+			if h[0] == "If-Modified-Since" && h[1] == "" { // what is ranked has no date
+				continue
+			}
 			if again := w.get(path, h...); again.Code != http.StatusNotModified {
 				t.Errorf("%s with %v: %d\n%s\n%s", path, h, again.Code, first.Body, again.Body)
 			}

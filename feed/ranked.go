@@ -80,18 +80,14 @@ func (f *Feed) serveRanked(w http.ResponseWriter, r *http.Request) error {
 	if more := all - len(list); wish.since > 0 && more > 0 && len(list) == wish.limit {
 		note = strings.TrimPrefix(note+"; up to "+strconv.Itoa(more)+" rooms more have something new, and next is behind them: give a higher limit, or a narrower query, to see them", "; ")
 	}
-	items := make([]json.RawMessage, len(list))
-	for i, k := range list {
-		if items[i], err = k.encode(wish.interests); err != nil {
-			return err
-		}
+	body, err := wish.answer(list, next, note)
+	if err != nil {
+		return err
 	}
-	answer := struct {
-		Rooms []json.RawMessage `json:"rooms"`
-		Next  int64             `json:"next"`
-		Note  string            `json:"note,omitempty"`
-	}{items, next, note}
-	body, err := adp.EncodeJSON(answer)
+	for i := range list {
+		list[i].room.SyncedAt = 0 // it changes all the time, and makes no other feed
+	}
+	same, err := wish.answer(list, next, note)
 	if err != nil {
 		return err
 	}
@@ -100,8 +96,26 @@ func (f *Feed) serveRanked(w http.ResponseWriter, r *http.Request) error {
 	if wish.who != "" {
 		cache = web.CacheNever
 	}
-	web.WriteTagged(w, r, cache, body)
+	if !web.NotModified(w, r, "W/"+web.Tag(same), cache) {
+		web.WriteRaw(w, http.StatusOK, body)
+	}
 	return nil
+}
+
+// answer is the body of the answer to a wish.
+func (wish *wish) answer(list []ranked, next int64, note string) ([]byte, error) {
+	items := make([]json.RawMessage, len(list))
+	for i, k := range list {
+		var err error
+		if items[i], err = k.encode(wish.interests); err != nil {
+			return nil, err
+		}
+	}
+	return adp.EncodeJSON(struct {
+		Rooms []json.RawMessage `json:"rooms"`
+		Next  int64             `json:"next"`
+		Note  string            `json:"note,omitempty"`
+	}{items, next, note})
 }
 
 // take waits until there are not too many requests at work: each one passes over many
