@@ -56,9 +56,13 @@ func (d *daemon) reindex(r *replica.Replica) {
 
 // showDocument tells whether the replica is the one that is served of its room.
 func (d *daemon) showDocument(r *replica.Replica) bool {
-	defer d.order.take(r.Origin, r.RoomID)()
+	done, shown, leave := d.order.takeWhole(r)
+	defer leave()
 	if served, ok := d.set.Get(r.Origin, r.RoomID); !ok || served != r {
 		return false
+	}
+	if done {
+		return true
 	}
 	doc, err := d.document(context.Background(), r)
 	if err != nil {
@@ -67,6 +71,7 @@ func (d *daemon) showDocument(r *replica.Replica) bool {
 	}
 	doc.Attestations, doc.Attested = d.attested(r.Origin, r.RoomID)
 	d.index.Put(doc)
+	shown()
 	return true
 }
 
