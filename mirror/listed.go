@@ -305,6 +305,19 @@ func (h *host) delist(id string) error {
 	return h.keepListed(&fresh{}, gone, 0)
 }
 
+// countListed counts the rooms that delist lets go of.
+func (h *host) countListed(id string) int64 {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if id == "" {
+		return int64(len(h.listed))
+	}
+	if _, ok := h.listed[id]; ok {
+		return 1
+	}
+	return 0
+}
+
 // eachListed reads what is stored of the rooms that a host, or all for "", lists.
 func (m *Mirror) eachListed(of string, fn func(origin, roomID string, row listedRow) error) error {
 	return m.o.Store.View(func(r store.Reader) error {

@@ -203,8 +203,14 @@ func TestListedRoomsAreLetGo(t *testing.T) {
 
 func forget(t *testing.T, g *rig, name string) {
 	t.Helper()
-	if _, err := g.m.Forget(name, true); err != nil {
-		t.Error(err)
+	want := int64(1)
+	if !strings.Contains(name, "/v1/rooms/") { // a host
+		want = 2
+	}
+	for _, do := range []bool{false, true} {
+		if f, err := g.m.Forget(name, do); err != nil || f.Listed != want || f.Done != do || f.Rooms != 0 {
+			t.Errorf("%+v, %v; want %d listed", f, err, want)
+		}
 	}
 }
 

@@ -269,7 +269,8 @@ type Forgotten struct {
 	Rooms   int64    `json:"rooms"`
 	Records int64    `json:"records"`
 	Bytes   int64    `json:"bytes"`
-	URLs    []string `json:"urls"` // of the rooms, at most 100
+	URLs    []string `json:"urls"`   // of the rooms, at most 100
+	Listed  int64    `json:"listed"` // rooms of which nothing is held, and that are listed no more
 }
 
 // Forget drops what is held of a host or a room. Statements, attestations and
@@ -293,6 +294,10 @@ func (m *Mirror) Forget(name string, do bool) (out Forgotten, err error) {
 			out.URLs = append(out.URLs, m.RoomURL(origin, r.RoomID))
 		}
 	}
+	h := m.host(origin)
+	if h != nil {
+		out.Listed = h.countListed(roomID)
+	}
 	if !do {
 		return out, nil
 	}
@@ -300,7 +305,6 @@ func (m *Mirror) Forget(name string, do bool) (out Forgotten, err error) {
 	if err := m.decide(origin, roomID, func(k *keeping) { k.Forgotten = true }); err != nil {
 		return out, err
 	}
-	h := m.host(origin)
 	for _, r := range drop {
 		if err := m.forget(h, r); err != nil {
 			return out, err
@@ -315,7 +319,7 @@ func (m *Mirror) Forget(name string, do bool) (out Forgotten, err error) {
 		return out, err
 	}
 	out.Done = true
-	m.log.Warn("forgotten by the operator", "origin", origin, "room", roomID, "rooms", out.Rooms, "records", out.Records, "bytes", out.Bytes)
+	m.log.Warn("forgotten by the operator", "origin", origin, "room", roomID, "rooms", out.Rooms, "records", out.Records, "bytes", out.Bytes, "listed", out.Listed)
 	return out, nil
 }
 

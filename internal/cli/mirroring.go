@@ -102,9 +102,9 @@ What is forgotten is not copied again before: witan mirror resume.`,
 				return indented(cmd.OutOrStdout(), raw)
 			}
 			var f struct {
-				Done                  bool
-				Rooms, Records, Bytes int64
-				URLs                  []string
+				Done                          bool
+				Rooms, Records, Bytes, Listed int64
+				URLs                          []string
 			}
 			if err := json.Unmarshal(raw, &f); err != nil {
 				return err
@@ -117,6 +117,9 @@ What is forgotten is not copied again before: witan mirror resume.`,
 				fmt.Fprintf(out, "… and %d more\n", more)
 			}
 			what := fmt.Sprintf("%s, %s, %s", count(f.Rooms, "room"), count(f.Records, "record"), amount(f.Bytes))
+			if f.Listed > 0 {
+				what += fmt.Sprintf(" (and %s of which nothing is held)", count(f.Listed, "listed room"))
+			}
 			if !f.Done {
 				_, err = fmt.Fprintf(out, "%s would be dropped; nothing was. Do it with --yes\n", what)
 				return err
