@@ -132,18 +132,19 @@ func signUntilKilled(dir string) {
 // said is all that ever got out, over all lives.
 type said struct {
 	logs, rooms, envelopes map[string]bool
+	last                   tilelog.Checkpoint // of the log, that was said last
 	made, heard            int
 }
 
 // live runs a child until it has said so much, kills it, and adds what it said.
-func (s *said) live(t *testing.T, dir string, enough int, env ...string) (logs []tilelog.Checkpoint) {
+func (s *said) live(t *testing.T, dir string, enough int, env ...string) {
 	t.Helper()
 	n := 0
-	return s.liveUntil(t, dir, func() bool { n++; return n >= enough }, env...)
+	s.liveUntil(t, dir, func() bool { n++; return n >= enough }, env...)
 }
 
 // liveUntil runs a child until something is so after one of its lines, and kills it.
-func (s *said) liveUntil(t *testing.T, dir string, enough func() bool, env ...string) (logs []tilelog.Checkpoint) {
+func (s *said) liveUntil(t *testing.T, dir string, enough func() bool, env ...string) {
 	t.Helper()
 	childtest.KillWhen(t, func(line string) bool {
 		what, text, _ := strings.Cut(line, " ")
@@ -151,7 +152,7 @@ func (s *said) liveUntil(t *testing.T, dir string, enough func() bool, env ...st
 		switch what {
 		case "log":
 			s.logs[body] = true
-			logs = append(logs, must[tilelog.Checkpoint](t)(tilelog.PeekCheckpoint([]byte(body))))
+			s.last = must[tilelog.Checkpoint](t)(tilelog.PeekCheckpoint([]byte(body)))
 		case "room":
 			s.rooms[body] = true
 		case "envelope":
@@ -165,7 +166,6 @@ func (s *said) liveUntil(t *testing.T, dir string, enough func() bool, env ...st
 		}
 		return enough()
 	}, append([]string{childFolder + "=" + dir}, env...)...)
-	return logs
 }
 
 // check holds all that ever got out of a generation of the log against the store.
@@ -228,43 +228,38 @@ func TestKill(t *testing.T) {
 		rounds = 4
 	}
 	s := &said{logs: map[string]bool{}, rooms: map[string]bool{}, envelopes: map[string]bool{}}
-	var last, held tilelog.Checkpoint // what was said last, and what the older copy of the store holds
+	var held tilelog.Checkpoint // by the older copy of the store
 	for round := range rounds {
 		var env []string
 		if round%2 == 1 {
 			env = []string{childDeath + fmt.Sprintf("=%s %d", [...]string{"before", "after"}[rand.IntN(2)], 1+rand.IntN(12))}
 		}
-		for _, c := range s.live(t, dir, 1+rand.IntN(60), env...) {
-			last = c
-		}
+		s.live(t, dir, 1+rand.IntN(60), env...)
 		s.check(t, dir, 1)
 		if t.Failed() {
 			return
 		}
 		if round == rounds/2 {
-			for held.Size == 0 { // the copy of an empty log is no older copy
-				s.live(t, dir, 40)
-				var note []byte
-				note, held = headOf(t, filepath.Join(dir, "store"))
-				s.logs[string(note)] = true // a life may end before it says so, and the copy shows it again
-			}
+			known := len(s.envelopes) // the copy of an empty log is no older copy
+			s.liveUntil(t, dir, func() bool { return len(s.envelopes) > known })
+			var note []byte
+			note, held = headOf(t, filepath.Join(dir, "store"))
+			s.logs[string(note)] = true // a life may end before it says so, and the copy shows it again
 			if err := os.CopyFS(older, os.DirFS(filepath.Join(dir, "store"))); err != nil {
 				t.Fatal(err)
 			}
 		}
 	}
-	for last.Size <= held.Size || len(s.envelopes) < rounds || len(s.rooms) < rounds/2 { // so that there is something to contradict
-		for _, c := range s.live(t, dir, 40) {
-			last = c
-		}
-	}
+	s.liveUntil(t, dir, func() bool { // so that there is something to contradict
+		return s.last.Size > held.Size && len(s.envelopes) >= rounds && len(s.rooms) >= rounds/2
+	})
 	s.check(t, dir, 1)
 	t.Logf("%d lives: %d envelopes, %d checkpoints of the log, %d of rooms", rounds, len(s.envelopes), len(s.logs), len(s.rooms))
 
 	// the older copy
 	peer := filepath.Join(t.TempDir(), "checkpoint")
 	for note := range s.logs {
-		if must[tilelog.Checkpoint](t)(tilelog.PeekCheckpoint([]byte(note))) == last {
+		if must[tilelog.Checkpoint](t)(tilelog.PeekCheckpoint([]byte(note))) == s.last {
 			if err := os.WriteFile(peer, []byte(note), 0o600); err != nil {
 				t.Fatal(err)
 			}
