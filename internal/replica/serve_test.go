@@ -306,12 +306,12 @@ func TestFollowEndsWithTheRoom(t *testing.T) {
 			Send:      func(recs [][]byte) error { seqs += len(recs); return nil },
 			Heartbeat: func() error { return nil },
 			Check: func() bool {
-				select {
-				case ready <- struct{}{}:
-				default:
-				}
 				open := true
 				err := r.View(context.Background(), func(s *room.State) { open = s.StatusAt(s.Clock) == room.Active })
+				select {
+				case ready <- struct{}{}: // it has seen an open room: one that has ended is not followed at all
+				default:
+				}
 				return err == nil && open
 			},
 		})
