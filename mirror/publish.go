@@ -112,7 +112,8 @@ func (p *publisher) publish(ctx context.Context, m *Mirror, r *replica.Replica) 
 	if err != nil {
 		return err
 	}
-	recs, err := r.Read(sent, int(min(row.Seq-sent, inlineRecords)), inlineBytes)
+	last := head.Seq // a peer that asked meanwhile may have got a newer head: the records must lead up to that one
+	recs, err := r.Read(sent, int(min(last-sent, inlineRecords)), inlineBytes)
 	if err != nil {
 		return err
 	}
@@ -120,7 +121,7 @@ func (p *publisher) publish(ctx context.Context, m *Mirror, r *replica.Replica) 
 	for _, rec := range recs {
 		size += len(rec)
 	}
-	if int64(len(recs)) < row.Seq-sent || size > inlineBytes || slices.ContainsFunc(recs, replica.IsRedacted) {
+	if int64(len(recs)) < last-sent || size > inlineBytes || slices.ContainsFunc(recs, replica.IsRedacted) {
 		recs = nil // more than is inlined: they are asked for
 	}
 	m.metrics.relay.WithLabelValues("published").Inc()
