@@ -88,6 +88,13 @@ func startOn(t *testing.T, st *store.Store, change func(*Options), connect func(
 			defer g.mu.Unlock()
 			delete(g.listed, id)
 		},
+		Changed: func(r *replica.Replica) { // what is held is shown in place of what was listed
+			g.mu.Lock()
+			defer g.mu.Unlock()
+			if r.Row().Seq > 0 {
+				delete(g.listed, r.RoomID)
+			}
+		},
 		Completed: func(r *replica.Replica) {
 			g.mu.Lock()
 			defer g.mu.Unlock()
