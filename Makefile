@@ -11,8 +11,7 @@
 .DEFAULT_GOAL := build
 
 build:
-	scripts/wasm.sh
-	go build -o witan .
+	scripts/build.sh
 
 run: build
 	./witan serve

@@ -6,6 +6,7 @@
 # benchmark after them. Run it on a quiet machine; a MISS is a note, not an error.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+export LC_ALL=C # numbers with a point, for awk
 
 rounds=${ROUNDS:-3}
 work=$(mktemp -d)

@@ -24,4 +24,4 @@ else
     fi
   done
 fi
-WITAN_INTEROP=$bin go test -count=1 -v -run '^TestInterop' ./witness/cosign ./daemon
+WITAN_INTEROP=$bin go test -count=1 -timeout 20m -v -run '^TestInterop' ./witness/cosign ./daemon

@@ -2,11 +2,14 @@
 # Sourced, never run. It wants a folder of the caller in $work, and ends what it started when the caller exits.
 # shellcheck shell=bash
 
-pids=()
+export LC_ALL=C # what programs print is read here, by its bytes
+
+patience=180 # seconds for whatever must come: longer than an overloaded machine takes
+
 stop_all() {
   local status=$? pid
   set +e # one that is gone already must not keep the others alive
-  for pid in "${pids[@]}"; do
+  for pid in $(jobs -pr); do # those that run: the number of one that has ended may be another program's by now
     kill -KILL "$pid" 2>/dev/null
     wait "$pid" 2>/dev/null
   done
@@ -18,34 +21,42 @@ trap 'exit 130' INT TERM
 
 die() { printf '\nFAILED: %s\n' "$*" >&2; exit 1; }
 
-# until_true SECONDS WHAT COMMAND… runs COMMAND again and again until it succeeds.
+# until_true WHAT COMMAND… runs COMMAND again and again until it succeeds.
 until_true() {
-  local seconds=$1 what=$2
-  shift 2
-  local deadline=$((SECONDS + seconds))
+  local what=$1 deadline=$((SECONDS + patience))
+  shift
   until "$@"; do
-    [ "$SECONDS" -lt "$deadline" ] || die "waited ${seconds} s for ${what}"
+    [ "$SECONDS" -lt "$deadline" ] || die "waited ${patience} s for ${what}"
     sleep 0.1
   done
 }
 
 # start NAME [FLAG…] starts a daemon on free ports of this machine's loopback address, and sets
 # origin, peer and pid to what it printed. Its output is in $work/NAME.out and $work/NAME.log.
+# A port that a flag asks for can be somebody else's for a moment: it is waited for.
 start() {
-  local name=$1
-  shift
-  ./witan serve --data "$work/$name" --listen 127.0.0.1:0 --p2p-listen /ip4/127.0.0.1/tcp/0 --allow-private-addresses "$@" \
-    >"$work/$name.out" 2>"$work/$name.log" &
-  pid=$!
-  pids+=("$pid")
-  until_true 30 "the daemon $name to start" started "$name" "$pid"
-  origin=$(sed -n 's/^ *address  *//p' "$work/$name.out")
+  until_true "the ports of the daemon $1 to be free" begin "$@"
+  origin=$(sed -n 's/^ *address  *//p' "$work/$1.out")
   # shellcheck disable=SC2034 # read by the caller
-  peer=$(sed -n 's/^ *peer  *//p' "$work/$name.out")
+  peer=$(sed -n 's/^ *peer  *//p' "$work/$1.out")
 }
 
-started() {
-  grep -q '^Stop with' "$work/$1.out" && return
-  kill -0 "$2" 2>/dev/null || die "the daemon $1 ended at once: $(tail -n 5 "$work/$1.log")"
-  return 1
+# begin starts a daemon once, and fails when a port is not free.
+begin() {
+  local name=$1
+  shift
+  rm -f "$work/$name.out" "$work/$name.log" # of the time before: the shell that starts it may come late to empty them
+  ( # with no settings of this machine, and in a temporary folder however small
+    unset "${!WITAN_@}"
+    WITAN_MIN_FREE_DISK=0 exec ./witan serve --data "$work/$name" --listen 127.0.0.1:0 --p2p-listen /ip4/127.0.0.1/tcp/0 --allow-private-addresses "$@"
+  ) >"$work/$name.out" 2>"$work/$name.log" &
+  pid=$!
+  until_true "the daemon $name to start" started_or_ended "$name" "$pid"
+  started "$name" && return
+  grep -q 'address already in use' "$work/$name.log" && return 1
+  die "the daemon $name ended at once: $(tail -n 5 "$work/$name.log")"
 }
+
+started() { grep -qs '^Stop with' "$work/$1.out"; }
+has_ended() { ! kill -0 "$1" 2>/dev/null; }
+started_or_ended() { started "$1" || has_ended "$2"; }

@@ -5,8 +5,8 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-STATICCHECK=honnef.co/go/tools/cmd/staticcheck@v0.8.2
-GOVULNCHECK=golang.org/x/vuln/cmd/govulncheck@v1.9.0
+STATICCHECK=honnef.co/go/tools@v0.8.2
+GOVULNCHECK=golang.org/x/vuln@v1.9.0
 suites=../shared/conformance
 
 work=$(mktemp -d)
@@ -15,6 +15,19 @@ work=$(mktemp -d)
 step() { printf '\n== %s\n' "$*"; }
 skipped=()
 skip() { printf 'skipped: %s\n' "$*"; skipped+=("$*"); }
+
+# tool NAME MODULE@VERSION builds a program of a module as $work/NAME. It needs the network the first time only ("go run" asks for
+# module names each time), and fails when that cannot be reached.
+tool() {
+  local log=$work/$1.log dir
+  if go mod download -json "$2" >"$log" 2>&1; then
+    dir=$(sed -n 's/^[[:space:]]*"Dir": "\(.*\)",\{0,1\}$/\1/p' "$log")
+    go build -C "$dir" -buildvcs=false -o "$work/$1" "./cmd/$1" >"$log" 2>&1 && return
+  fi
+  grep -Eq 'dial |lookup |i/o timeout|TLS handshake timeout|connection (refused|reset)|unexpected EOF|GOPROXY=off| 50[234] ' "$log" && return 1
+  tail -n 20 "$log" >&2
+  die "$1 does not build"
+}
 
 step gofmt
 unformatted=$(gofmt -l .)
@@ -28,27 +41,36 @@ go vet ./...
 GOOS=js GOARCH=wasm go vet ./internal/page/verifier/wasm
 
 step staticcheck
-go run "$STATICCHECK" ./...
-
-step govulncheck
-go run "$GOVULNCHECK" -version >/dev/null
-if found=$(go run "$GOVULNCHECK" ./... 2>&1); then
-  tail -n 3 <<<"$found"
-elif grep -q '^govulncheck: fetching vulnerabilities:' <<<"$found"; then
-  skip "the vulnerability database cannot be reached"
+if tool staticcheck "$STATICCHECK"; then
+  "$work/staticcheck" ./...
 else
-  printf '%s\n' "$found"
-  die "govulncheck"
+  skip "staticcheck is not here, and cannot be fetched"
 fi
 
-step go build
-go build -o witan .
+step govulncheck
+if tool govulncheck "$GOVULNCHECK"; then
+  status=0
+  timeout 10m "$work/govulncheck" ./... >"$work/found.log" 2>&1 || status=$?
+  if [ "$status" = 0 ]; then
+    tail -n 3 "$work/found.log"
+  elif [ "$status" = 124 ] || grep -q '^govulncheck: fetching vulnerabilities:' "$work/found.log"; then
+    skip "the vulnerability database cannot be reached"
+  else
+    cat "$work/found.log"
+    die "govulncheck"
+  fi
+else
+  skip "govulncheck is not here, and cannot be fetched"
+fi
+
+step build
+scripts/build.sh
 
 step go test -race
 go test -race -timeout 20m ./...
-go test -tags force32bit -run 'Signature|Order|Point|Known|Scalar' ./adp # the arithmetic of browsers
-go test -count 1 -run '^TestHostileRoom$' ./internal/page
-SOAK=${SOAK:-30s} go test -race -count 1 -run '^TestSoak$' ./mirror
+go test -timeout 20m -tags force32bit -run 'Signature|Order|Point|Known|Scalar' ./adp # the arithmetic of browsers
+go test -timeout 20m -count 1 -run '^TestHostileRoom$' ./internal/page
+SOAK=${SOAK:-30s} go test -race -timeout 20m -count 1 -run '^TestSoak$' ./mirror
 
 step "interop: witnesses that others wrote cosign our log"
 status=0
@@ -63,12 +85,13 @@ step "the pages in Chromium"
 chromium=${CHROMIUM:-$(command -v chromium || command -v chromium-browser || command -v google-chrome || true)}
 if [ -z "$chromium" ] && [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
   echo "installing Debian's chromium"
-  { apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends chromium fonts-dejavu-core fonts-noto-cjk; } >"$work/apt.log" 2>&1 ||
+  apt=(apt-get -q -o Acquire::Retries=3 -o DPkg::Lock::Timeout=300) # another apt may run
+  { "${apt[@]}" update && DEBIAN_FRONTEND=noninteractive "${apt[@]}" install -y --no-install-recommends chromium fonts-dejavu-core fonts-noto-cjk; } >"$work/apt.log" 2>&1 ||
     tail -n 5 "$work/apt.log" >&2
   chromium=$(command -v chromium || true)
 fi
 if [ -n "$chromium" ] || [ -n "${CI:-}" ]; then
-  CHROMIUM=$chromium go test -count 1 -timeout 10m ./internal/browsertest
+  CHROMIUM=$chromium go test -count 1 -timeout 20m ./internal/browsertest
 else
   skip "the pages were not looked at in Chromium: there is none here (Debian's package chromium, or name the program with CHROMIUM)"
 fi

@@ -14,7 +14,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/chromedp/cdproto/cdp"
 	"github.com/chromedp/cdproto/emulation"
@@ -38,7 +37,7 @@ var theBrowser = sync.OnceValues(func() (context.Context, error) {
 	if path == "" {
 		return nil, errNoBrowser
 	}
-	options := append(slices.Clone(chromedp.DefaultExecAllocatorOptions[:]), chromedp.ExecPath(path), chromedp.Flag("lang", "en-US"), chromedp.Flag("hide-scrollbars", true))
+	options := append(slices.Clone(chromedp.DefaultExecAllocatorOptions[:]), chromedp.ExecPath(path), chromedp.WSURLReadTimeout(patience), chromedp.Flag("lang", "en-US"), chromedp.Flag("hide-scrollbars", true))
 	if os.Geteuid() == 0 { // its sandbox does not work for root
 		options = append(options, chromedp.NoSandbox)
 	}
@@ -201,7 +200,7 @@ func (b *tab) scripts(on bool) {
 // visit loads a page.
 func (b *tab) visit(path string) {
 	b.t.Helper()
-	ctx, cancel := context.WithTimeout(b.ctx, 60*time.Second)
+	ctx, cancel := context.WithTimeout(b.ctx, patience)
 	defer cancel()
 	if err := chromedp.Do(ctx, chromedp.Navigate(b.origin+path)); err != nil {
 		b.t.Fatalf("%s: %v", path, err)
@@ -211,7 +210,7 @@ func (b *tab) visit(path string) {
 // eval evaluates an expression in a tab.
 func eval[T any](b *tab, expression string) T {
 	b.t.Helper()
-	ctx, cancel := context.WithTimeout(b.ctx, 60*time.Second)
+	ctx, cancel := context.WithTimeout(b.ctx, patience)
 	defer cancel()
 	v, err := chromedp.Run(ctx, chromedp.Evaluate[T](expression, func(p *runtime.EvaluateParams) { yes := true; p.AwaitPromise = &yes }))
 	if err != nil {

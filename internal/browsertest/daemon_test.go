@@ -13,12 +13,16 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/witan-adp/witan/adp"
 	"github.com/witan-adp/witan/config"
 	"github.com/witan-adp/witan/daemon"
 )
+
+// patience is how long a test waits for what must come: longer than the most overloaded machine takes.
+const patience = 3 * time.Minute
 
 // running is a daemon in this process.
 type running struct {
@@ -32,11 +36,15 @@ type running struct {
 	stopped bool
 }
 
-// start runs a daemon on a port of loopback; 0 is a free one.
+// start runs a daemon on a port of loopback; 0 is a free one. One that a daemon had before can be somebody else's for a moment.
 func start(data string, port int, change func(*config.Config)) (*running, error) {
-	ln, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
-	if err != nil {
-		return nil, err
+	var ln net.Listener
+	var failed error
+	if err := until(fmt.Sprintf("port %d to be free", port), func() bool {
+		ln, failed = net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
+		return !errors.Is(failed, syscall.EADDRINUSE)
+	}); err != nil || failed != nil {
+		return nil, errors.Join(err, failed)
 	}
 	cfg := config.Default()
 	cfg.Data, cfg.AllowPrivateAddresses, cfg.P2P.Listen, cfg.MinFreeDisk = data, true, []string{"/ip4/127.0.0.1/tcp/0"}, 0
@@ -57,7 +65,7 @@ func start(data string, port int, change func(*config.Config)) (*running, error)
 	case err := <-d.ended:
 		cancel()
 		return nil, fmt.Errorf("the daemon did not start: %w", err)
-	case <-time.After(60 * time.Second):
+	case <-time.After(patience):
 		cancel()
 		return nil, errors.New("the daemon is not ready")
 	}
@@ -73,7 +81,7 @@ func (d *running) stop() error {
 	select {
 	case err := <-d.ended:
 		return err
-	case <-time.After(60 * time.Second):
+	case <-time.After(patience):
 		return errors.New("the daemon does not stop")
 	}
 }
@@ -196,14 +204,14 @@ func (h hosted) send(a *agent, typ string, payload any, mentions ...adp.AgentID)
 
 // until waits for a condition.
 func until(what string, ok func() bool) error {
-	deadline := time.After(60 * time.Second)
+	deadline := time.After(patience)
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	for !ok() {
 		select {
 		case <-tick.C:
 		case <-deadline:
-			return fmt.Errorf("not within 60 s: %s", what)
+			return fmt.Errorf("not within %v: %s", patience, what)
 		}
 	}
 	return nil

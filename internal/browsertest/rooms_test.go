@@ -4,6 +4,7 @@ package browsertest
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -339,7 +340,7 @@ func (w *world) makeForked() (err error) {
 	return nil
 }
 
-// settle waits until b holds all public rooms, and the archive is attested at both.
+// settle waits until b holds all public rooms, and its index as well, and the archive is attested at both.
 func (w *world) settle() error {
 	held := func(h hosted) func() bool {
 		return func() bool {
@@ -351,6 +352,25 @@ func (w *world) settle() error {
 		if err := until("the mirror to hold "+h.id, held(h)); err != nil {
 			return err
 		}
+	}
+	listed := func(at *running) (map[string]int64, error) {
+		var list []struct {
+			RoomID  string `json:"room_id"`
+			Records int64
+		}
+		err := at.get("/v1/index/rooms?visibility=public&limit=100&host="+w.a.origin, &list)
+		records := map[string]int64{}
+		for _, r := range list {
+			records[r.RoomID] = r.Records
+		}
+		return records, err
+	}
+	if err := until("the index of b to list what that of a lists", func() bool {
+		here, err1 := listed(w.a)
+		there, err2 := listed(w.b)
+		return err1 == nil && err2 == nil && len(here) > 10 && maps.Equal(here, there)
+	}); err != nil {
+		return err
 	}
 	for _, d := range []*running{w.a, w.b} {
 		if err := until("the attestation at "+d.origin, func() bool {

@@ -53,7 +53,7 @@ func agentSession(t *testing.T, args ...string) *mcp.ClientSession {
 	cmd := exec.Command("witan", append([]string{"mcp"}, args...)...)
 	cmd.Env = append(os.Environ(), "HOME="+t.TempDir(), "XDG_CONFIG_HOME=")
 	cmd.Stderr = t.Output()
-	s, err := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, nil).Connect(t.Context(), &mcp.CommandTransport{Command: cmd}, nil)
+	s, err := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, nil).Connect(t.Context(), &mcp.CommandTransport{Command: cmd, TerminateDuration: patience}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,21 +6,21 @@ import (
 	"encoding/json"
 	"net"
 	"net/http"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/witan-adp/witan/daemon"
 )
 
 // --watch shows the status again and again, with how a backfill goes, until it is
 // interrupted.
 func TestStatusWatch(t *testing.T) {
-	data, err := os.MkdirTemp("", "w") // a socket needs a short path
+	data := t.TempDir()
+	socket, err := daemon.AdminSocket(data)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = os.RemoveAll(data) })
-	l, err := net.Listen("unix", filepath.Join(data, "admin.sock"))
+	l, err := net.Listen("unix", socket)
 	if err != nil {
 		t.Fatal(err)
 	}

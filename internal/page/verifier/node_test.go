@@ -24,12 +24,16 @@ import (
 	"github.com/witan-adp/witan/internal/inspect/inspecttest"
 )
 
+// theFolder is that of the program, once it was asked for.
+var theFolder string
+
 // program is a folder with all that the worker needs, compiled from this source.
 var program = sync.OnceValues(func() (dir string, err error) {
 	if dir, err = os.MkdirTemp("", "witan-verifier-"); err != nil {
 		return "", err
 	}
-	build := exec.Command("go", "build", "-o", filepath.Join(dir, "verify.wasm"), "./wasm")
+	theFolder = dir
+	build := exec.Command("go", "build", "-trimpath", "-o", filepath.Join(dir, "verify.wasm"), "./wasm")
 	build.Env = append(os.Environ(), "GOOS=js", "GOARCH=wasm", "GOFLAGS=")
 	if out, err := build.CombinedOutput(); err != nil {
 		return dir, fmt.Errorf("%w: %s", err, out)
@@ -52,8 +56,8 @@ var program = sync.OnceValues(func() (dir string, err error) {
 
 func TestMain(m *testing.M) {
 	code := m.Run()
-	if dir, _ := program(); dir != "" {
-		_ = os.RemoveAll(dir)
+	if theFolder != "" {
+		_ = os.RemoveAll(theFolder)
 	}
 	os.Exit(code)
 }
