@@ -110,7 +110,7 @@ func (h *host) compare(ctx context.Context, listed listing, began int64) (news b
 		if need {
 			called := h.standInLine(ctx, v, syncTask, l)
 			news = news || called && fresh && (v.r != nil || !waiting)
-		} else if same && v.r != nil && v.mends(v.r.Row(), now) {
+		} else if same && v.r != nil && h.mends(v, now) {
 			h.standInLine(ctx, v, mendTask, l)
 		}
 		if same && !v.busy && h.wantsStream(v, l, now) {

@@ -71,6 +71,16 @@ func (h *host) release(v *roomView) {
 	}
 }
 
+// giveBack ends a turn on a room that led to nothing. h.mu is held.
+func (h *host) giveBack(v *roomView) {
+	again := v.again
+	h.release(v)
+	if again { // the look that the operator asked for found it busy
+		v.retry()
+		poke(h.wake)
+	}
+}
+
 // feed follows news until there are none.
 func (h *host) feed(ctx context.Context) {
 	for {
@@ -93,7 +103,7 @@ func (h *host) feed(ctx context.Context) {
 		err := h.follow(ctx, v, list)
 		if errors.Is(err, errNotNow) {
 			h.mu.Lock()
-			h.release(v)
+			h.giveBack(v)
 			h.mu.Unlock()
 			continue
 		}
@@ -163,8 +173,8 @@ func (h *host) store(ctx context.Context, v *roomView, genesis string, recs []ch
 	v.fedAt = h.m.o.Now()
 	h.mu.Unlock()
 	n, bad, err := h.take(ctx, v, recs)
-	if n > 0 {
-		h.m.o.Changed(h.replicaOf(v))
+	if r := h.replicaOf(v); n > 0 && r != nil { // nil: forgotten by the operator meanwhile
+		h.m.o.Changed(r)
 	}
 	switch {
 	case err != nil:

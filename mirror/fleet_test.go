@@ -20,6 +20,8 @@ type fleet struct {
 	t    testing.TB
 	port int
 	srv  *http.Server
+	// before is called before a request is answered; may be nil
+	before func(h *fleetHost, r *http.Request)
 
 	mu    sync.Mutex
 	hosts map[string]*fleetHost // by authority
@@ -93,6 +95,9 @@ func (f *fleet) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer f.present.Add(-1)
 	h.begin(r.RequestURI)
 	defer h.end()
+	if f.before != nil {
+		f.before(h, r)
+	}
 	h.serve(w, r)
 }
 

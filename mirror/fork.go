@@ -302,6 +302,9 @@ func (h *host) lookUp(ctx context.Context, v *roomView) (listedRoom, error) {
 		return l, h.sync(ctx, v, l)
 	}
 	r := h.replicaOf(v)
+	if r == nil { // forgotten by the operator meanwhile
+		return listedRoom{}, nil
+	}
 	return listedRoom{}, h.m.save(r, nil, func(row *replica.Row) bool {
 		if row.State == replica.Gone {
 			return false

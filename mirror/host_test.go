@@ -167,6 +167,14 @@ func (h *fakeHost) put(rooms ...*story) {
 	})
 }
 
+// putAs is put with other records than those of the story, in one step: what is shown for a
+// moment between two may be copied.
+func (h *fakeHost) putAs(s *story, texts [][]byte) {
+	shown := public(s)
+	shown.texts = texts
+	h.set(func() { h.rooms[s.id] = shown })
+}
+
 func (h *fakeHost) takeOver(fn func(w http.ResponseWriter, r *http.Request) bool) {
 	h.set(func() { h.answer = fn })
 }

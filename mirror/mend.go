@@ -22,14 +22,14 @@ const (
 	mendPace  = 1              // ms to wait for each record of the room, all of which are judged anew
 )
 
-// mends tells whether it is time to look for originals in a room. The first time after
-// a start is some time within an hour. host.mu is held.
-func (v *roomView) mends(row replica.Row, now int64) bool {
-	if row.Withheld == 0 || v.busy || now < v.next {
+// mends tells whether it is time to look for originals in a room that is held. The first
+// time after a start is some time within an hour. host.mu is held.
+func (h *host) mends(v *roomView, now int64) bool {
+	if v.r.Row().Withheld == 0 || v.busy || now < v.next {
 		return false
 	}
 	if v.mendAt == 0 {
-		v.mendAt = now + rand.N(mendEvery/24).Milliseconds()
+		v.mendAt = now + rand.N(h.m.mendEvery/24).Milliseconds()
 	}
 	return now >= v.mendAt
 }
@@ -41,6 +41,9 @@ func (h *host) mend(ctx context.Context, v *roomView) error {
 	r, from := v.r, v.mendFrom
 	v.mendAt = h.m.o.Now() + jitter(h.m.mendEvery).Milliseconds()
 	h.mu.Unlock()
+	if r == nil { // forgotten by the operator meanwhile
+		return nil
+	}
 	seqs, err := r.KeptBack(from, replica.MaxRestore)
 	if err != nil {
 		return local(err)

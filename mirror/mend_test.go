@@ -36,6 +36,10 @@ func (h *fakeHost) asks(id string) (n int) {
 	return n
 }
 
+// unasked keeps a mirror from looking for originals before somebody wants it: it would do so
+// some time within the first hour.
+func unasked(m *Mirror) { m.mendEvery = 1 << 62 }
+
 func often(o *Options) { o.PollMin, o.PollMax = 2*time.Millisecond, 5*time.Millisecond }
 
 // What a host withheld when it was copied, and shows again, takes its place, whatever
@@ -62,7 +66,7 @@ func TestOriginalsComeBack(t *testing.T) {
 			s.say(member, "who was that")
 			c.end(t, h, s)
 			h.withhold(s, 5, bad)
-			g := start(t, st, often).follow(h)
+			g := startOn(t, st, often, unasked).follow(h)
 			over := len(s.recs) > bad+1
 			until(t, "it is copied", func() bool {
 				row := g.row(h, "room")
@@ -110,7 +114,7 @@ func TestWithheldIsNotAskedForHotly(t *testing.T) {
 		all = append(all, seq)
 	}
 	h.withhold(s, all...)
-	g := start(t, st, often).follow(h)
+	g := startOn(t, st, often, unasked).follow(h)
 	until(t, "it is copied", func() bool { return g.row(h, "room").Withheld == 2*mendAsks })
 	g.looks(h, 20)
 	if n := h.asks("room"); n != 0 {
@@ -126,7 +130,7 @@ func TestWithheldIsNotAskedForHotly(t *testing.T) {
 	}
 	h.withhold(s, slices.DeleteFunc(all, func(seq int) bool { return seq == 5 || seq == 60 })...)
 	g.stop()
-	g = start(t, st, often)
+	g = startOn(t, st, often, unasked)
 	g.must(g.m.Retry(h.origin()))
 	until(t, "the first is there", func() bool { return g.row(h, "room").Withheld < 2*mendAsks })
 	until(t, "the other one is there", func() bool {

@@ -379,11 +379,14 @@ func (m *Mirror) add(origin, source string, o *HostOptions) error {
 		}
 	}
 	if h, ok := m.hosts[origin]; ok {
-		if o != nil && !o.Observe {
+		h.configure(source)
+		if err := h.update(set); err != nil {
+			return err
+		}
+		if o != nil && !o.Observe { // now that no other one is opened
 			h.stopStreams()
 		}
-		h.configure(source)
-		return h.update(set)
+		return nil
 	}
 	row := hostRow{Origin: origin, State: Following, Since: m.o.Now()}
 	set(&row)

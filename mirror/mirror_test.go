@@ -403,8 +403,7 @@ func TestGarbageIsNoFork(t *testing.T) {
 	g.holds(h, s)
 	// authentic records that nobody could have put there: they do not link
 	alien := talk(t, "room", 25)
-	h.put(alien)
-	h.set(func() { h.rooms["room"].texts = append(s.texts()[:9], alien.texts()[9:]...) })
+	h.putAs(alien, append(s.texts()[:9], alien.texts()[9:]...))
 	row := g.becomes(h, "room", replica.Broken)
 	if !strings.HasPrefix(row.Reason, "seq 10: ") || row.Seq != 20 || len(g.seen()) != 0 {
 		t.Errorf("%+v, observed %d", row, len(g.seen()))

@@ -40,6 +40,9 @@ const (
 	seatOut    = "out" // we were removed, or not let in: not again before Retry
 )
 
+// errNotHeld: the operator has forgotten the room.
+var errNotHeld = errors.New("the room is no longer held")
+
 // canObserve tells whether there are means to. Row is read under h.mu.
 func (h *host) canObserve() bool {
 	o := &h.m.o
@@ -61,7 +64,9 @@ func (h *host) wantsStream(v *roomView, l listedRoom, now int64) bool {
 // observe joins a room if need be and follows its stream until that ends.
 func (h *host) observe(v *roomView) {
 	h.mu.Lock()
-	if h.live == nil {
+	if h.live == nil || !h.canObserve() { // paused since the look that wanted it, perhaps
+		v.streaming = false
+		h.streaming--
 		h.mu.Unlock()
 		return
 	}
@@ -139,7 +144,11 @@ func (h *host) seat(ctx context.Context, v *roomView) (in bool, err error) {
 	me := h.m.o.Agent
 	var banned, closed bool
 	var status room.Status
-	err = h.replicaOf(v).View(ctx, func(s *room.State) {
+	r := h.replicaOf(v)
+	if r == nil {
+		return false, errNotHeld
+	}
+	err = r.View(ctx, func(s *room.State) {
 		in, banned, closed, status = s.IsMember(me), s.Banned[me], s.Contract.Policy.NoObservers || s.Contract.Visibility != room.Public, s.StatusAt(h.m.o.Now())
 	})
 	if err != nil {
@@ -234,7 +243,11 @@ func (h *host) join(ctx context.Context, v *roomView) error {
 // event signs a room event on the present head.
 func (h *host) event(ctx context.Context, v *roomView, typ string, payload any) (*adp.Envelope, error) {
 	var head room.Position
-	if err := h.replicaOf(v).View(ctx, func(s *room.State) { head = s.Head }); err != nil {
+	r := h.replicaOf(v)
+	if r == nil {
+		return nil, errNotHeld
+	}
+	if err := r.View(ctx, func(s *room.State) { head = s.Head }); err != nil {
 		return nil, local(err)
 	}
 	return h.m.o.Event(adp.Draft{Protocol: adp.Protocol, Type: typ, RoomID: v.id, BaseSeq: head.Seq, BaseHash: head.Hash, Payload: payload})
@@ -289,7 +302,7 @@ func (h *host) catchUp(ctx context.Context, v *roomView) error {
 	if ctx.Err() != nil {
 		h.mu.Lock()
 		defer h.mu.Unlock()
-		h.release(v)
+		h.giveBack(v)
 		return ctx.Err()
 	}
 	h.finish(v, listedRoom{}, err)
@@ -349,7 +362,7 @@ func (h *host) live1(v *roomView, data []byte) error {
 	}
 	r := h.replicaOf(v)
 	if r == nil {
-		return errors.New("the room is no longer held")
+		return errNotHeld
 	}
 	h.hear(&news{recs: []checked{c}, bytes: int64(len(data)), head: signedHead{Head: Head{Origin: h.origin, RoomID: v.id, Genesis: r.Genesis, Seq: c.rec.Seq, Hash: c.rec.Hash}}})
 	return nil
@@ -404,11 +417,15 @@ func (h *host) leaveRooms() {
 	defer cancel()
 	for id, seat := range seats {
 		v := views[id]
-		if seat != seatJoined || v == nil || v.r == nil || v.r.Row().State == replica.Complete {
+		if seat != seatJoined || v == nil {
+			continue
+		}
+		r := h.replicaOf(v)
+		if r == nil || r.Row().State == replica.Complete {
 			continue
 		}
 		in := false
-		if err := v.r.View(ctx, func(s *room.State) { in = s.IsMember(h.m.o.Agent) }); err != nil || !in {
+		if err := r.View(ctx, func(s *room.State) { in = s.IsMember(h.m.o.Agent) }); err != nil || !in {
 			continue
 		}
 		e, err := h.event(ctx, v, room.Leave, map[string]any{})

@@ -28,6 +28,7 @@ type stage struct {
 	joins   []adp.Value    // payloads
 	leaves  int            // events
 	readers map[int]func() // ends the streams
+	opened  int            // streams so far
 	moved   chan struct{}  // closed and replaced when there is news
 	spoil   []byte         // goes out on the streams once, in place of a record
 }
@@ -60,6 +61,22 @@ func (st *stage) hangUp() {
 }
 
 func (st *stage) reading() int { st.mu.Lock(); defer st.mu.Unlock(); return len(st.readers) }
+
+// streams counts those that were opened so far, and those of them that have ended: one may
+// end and be opened again between two looks at how many there are.
+func (st *stage) streams() (opened, ended int) {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	return st.opened, st.opened - len(st.readers)
+}
+
+// opens waits until do has led to another stream, which is the only one.
+func (st *stage) opens(t *testing.T, what string, do func()) {
+	t.Helper()
+	before, _ := st.streams()
+	do()
+	until(t, what, func() bool { opened, ended := st.streams(); return opened > before && ended == opened-1 })
+}
 
 func (st *stage) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
@@ -120,7 +137,8 @@ func (st *stage) live(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "text/event-stream")
 	over := make(chan struct{})
 	st.mu.Lock()
-	id, at := len(st.joins)*1000+len(st.readers), len(st.s.recs)
+	st.opened++
+	id, at := st.opened, len(st.s.recs)
 	st.readers[id] = sync.OnceFunc(func() { close(over) })
 	st.mu.Unlock()
 	defer func() { st.mu.Lock(); defer st.mu.Unlock(); delete(st.readers, id) }()
@@ -199,32 +217,30 @@ func TestObserver(t *testing.T) {
 		t.Errorf("%+v", row)
 	}
 	// the stream drops: what comes meanwhile is polled, and it is opened again
-	st.hangUp()
-	st.tell(func() { st.s.say(member, "polled") })
-	g.holds(st.fakeHost, st.s)
-	until(t, "it reads the stream again", func() bool { return st.reading() == 1 })
+	st.opens(t, "it reads the stream again", func() {
+		st.hangUp()
+		st.tell(func() { st.s.say(member, "polled") })
+		g.holds(st.fakeHost, st.s)
+	})
 	// an item that is no record ends the stream, and no more
+	_, before := st.streams()
 	st.tell(func() { st.spoil = []byte(`{"seq":1}`) })
-	until(t, "it hangs up", func() bool { return st.reading() == 0 })
+	until(t, "it hangs up", func() bool { _, ended := st.streams(); return ended > before })
 	st.tell(func() { st.s.say(member, "after the lie") })
 	g.holds(st.fakeHost, st.s)
 	// a restart finds its seat
 	g.stop()
 	until(t, "it has gone", func() bool { return st.reading() == 0 })
-	g = start(t, store, slow)
-	until(t, "it reads the stream after the restart", func() bool { return st.reading() == 1 })
+	st.opens(t, "it reads the stream after the restart", func() { g = start(t, store, slow) })
 	// a pause ends the stream, resume opens it
 	if err := g.m.Pause(st.origin()); err != nil {
 		t.Fatal(err)
 	}
 	until(t, "it pauses", func() bool { return st.reading() == 0 })
-	if err := g.m.Resume(st.origin()); err != nil {
-		t.Fatal(err)
-	}
-	if err := g.m.Retry(st.origin()); err != nil { // not to wait for the next try
-		t.Fatal(err)
-	}
-	until(t, "it reads the stream after the pause", func() bool { return st.reading() == 1 })
+	st.opens(t, "it reads the stream after the pause", func() {
+		g.must(g.m.Resume(st.origin()))
+		g.must(g.m.Retry(st.origin())) // not to wait for the next try
+	})
 	st.mu.Lock()
 	if len(st.joins) != 1 || st.leaves != 0 {
 		t.Errorf("it joined %d times and left %d times", len(st.joins), st.leaves)
@@ -237,6 +253,30 @@ func TestObserver(t *testing.T) {
 		t.Errorf("it left %d times", st.leaves)
 	}
 	st.mu.Unlock()
+}
+
+// A look may want a stream and be overtaken by a pause: it is not opened behind that.
+func TestPauseGoesBeforeAStream(t *testing.T) {
+	st := newStage(t)
+	g := start(t, memory(t), observes).observe(st)
+	until(t, "it reads the stream", func() bool { return st.reading() == 1 })
+	g.must(g.m.Pause(st.origin()))
+	h := g.m.host(st.origin())
+	streaming := func() int { h.mu.Lock(); defer h.mu.Unlock(); return h.streaming }
+	until(t, "it pauses", func() bool { return streaming() == 0 })
+	h.mu.Lock()
+	v := h.rooms["room"]
+	v.streaming = true
+	h.streaming++
+	h.mu.Unlock()
+	h.observe(v) // as the look does
+	if n := streaming(); n != 0 || v.streaming {
+		t.Errorf("%d streams of a host that is paused", n)
+	}
+	st.opens(t, "it reads the stream after the pause", func() {
+		g.must(g.m.Resume(st.origin()))
+		g.must(g.m.Retry(st.origin()))
+	})
 }
 
 func TestObserverThatIsPutOut(t *testing.T) {
@@ -262,10 +302,7 @@ func TestObserverThatIsPutOut(t *testing.T) {
 		t.Errorf("it came back by itself: %d joins", len(st.joins))
 	}
 	st.mu.Unlock()
-	if err := g.m.Retry(st.origin()); err != nil {
-		t.Fatal(err)
-	}
-	until(t, "it reads the stream again", func() bool { return st.reading() == 1 })
+	st.opens(t, "it reads the stream again", func() { g.must(g.m.Retry(st.origin())) })
 }
 
 func TestObserverThatIsNotLetIn(t *testing.T) {

@@ -199,6 +199,7 @@ func (m *Mirror) retry(origin, roomID string) error {
 
 // reset forgets every wait.
 func (h *host) reset() {
+	h.anew.Store(true) // first: a look may begin as soon as nothing holds it back
 	h.mu.Lock()
 	h.held, h.heard, h.viaListed, h.streamHeld = 0, 0, 0, 0 // until the relay brings news again, polling does
 	for _, v := range h.rooms {
@@ -207,7 +208,6 @@ func (h *host) reset() {
 		v.retry()
 	}
 	h.mu.Unlock()
-	h.anew.Store(true)
 	poke(h.wake)
 }
 
@@ -281,8 +281,17 @@ func (m *Mirror) Forget(name string, do bool) (out Forgotten, err error) {
 	if err != nil {
 		return out, err
 	}
+	h := m.host(origin)
+	if h != nil { // before the decision: a look lets go of them from then on
+		out.Listed = h.countListed(roomID)
+	}
+	if do { // on disk first: what a crash leaves is dropped at the next start
+		if err := m.decide(origin, roomID, func(k *keeping) { k.Forgotten = true }); err != nil {
+			return out, err
+		}
+	}
 	out.URLs = []string{}
-	var drop []*replica.Replica
+	var drop []*replica.Replica // looked for after the decision: no more is copied from then on
 	for _, r := range m.o.Replicas.Of(origin) {
 		if roomID != "" && r.RoomID != roomID {
 			continue
@@ -294,16 +303,8 @@ func (m *Mirror) Forget(name string, do bool) (out Forgotten, err error) {
 			out.URLs = append(out.URLs, m.RoomURL(origin, r.RoomID))
 		}
 	}
-	h := m.host(origin)
-	if h != nil {
-		out.Listed = h.countListed(roomID)
-	}
 	if !do {
 		return out, nil
-	}
-	// on disk first: what a crash leaves is dropped at the next start
-	if err := m.decide(origin, roomID, func(k *keeping) { k.Forgotten = true }); err != nil {
-		return out, err
 	}
 	for _, r := range drop {
 		if err := m.forget(h, r); err != nil {
@@ -355,11 +356,8 @@ func (m *Mirror) finishForgetting() error {
 
 func (m *Mirror) forget(h *host, r *replica.Replica) error {
 	if h != nil {
-		h.mu.Lock()
-		if v := h.rooms[r.RoomID]; v != nil && v.r == r {
-			v.r = nil
-		}
-		h.mu.Unlock()
+		h.letGo(r)
+		defer h.letGo(r) // whoever is at work on the room may just have made it
 	}
 	if err := m.o.Replicas.Forget(r); err != nil {
 		return fmt.Errorf("forget room %s of %s: %w", r.RoomID, r.Origin, err)
@@ -369,4 +367,13 @@ func (m *Mirror) forget(h *host, r *replica.Replica) error {
 	m.cards.mu.Unlock()
 	m.unlist(r.Origin, r.RoomID)
 	return nil
+}
+
+// letGo takes a replica out of what is known of its room.
+func (h *host) letGo(r *replica.Replica) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if v := h.rooms[r.RoomID]; v != nil && v.r == r {
+		v.r = nil
+	}
 }

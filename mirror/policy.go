@@ -158,6 +158,20 @@ func (m *Mirror) stopped(origin, roomID string) (reason string, yes bool) {
 	return "", false
 }
 
+// unless does something about a room as long as nothing stops its copying. Whoever says
+// that something does, and then looks, finds what was done before.
+func (k *keepings) unless(origin, roomID string, do func()) (reason string, stopped bool) {
+	k.mu.RLock()
+	defer k.mu.RUnlock()
+	for _, name := range [][2]string{{origin, ""}, {origin, roomID}} {
+		if reason, stopped = k.of[name].stops(); stopped {
+			return reason, true
+		}
+	}
+	do()
+	return "", false
+}
+
 // Hidden says why a room that is held is not shown to readers. Its proofs,
 // statements and attestations still are.
 func (m *Mirror) Hidden(r *replica.Replica) (reason string, yes bool) {

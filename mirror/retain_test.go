@@ -59,8 +59,8 @@ func TestRetention(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := newFakeHost(t)
-			a, b := aged(t, "a", size, steady), aged(t, "b", size, steady)
-			b.at++ // b is the younger one
+			a := aged(t, "a", size, steady)
+			b := aged(t, "b", size, func(i int) float64 { return steady(i) - 0.001 }) // the younger one
 			h.put(a, b)
 			g := start(t, memory(t), func(o *Options) {
 				o.Retention, o.Pending = func(string) Retention { return c.bounds }, c.pending

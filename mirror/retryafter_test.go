@@ -98,7 +98,14 @@ func TestBackOffOutlivesARestart(t *testing.T) {
 		return true
 	})
 	g.must(g.m.Retry(h.origin()))
-	until(t, "it waits", func() bool { return wait(g.m.o.Now()) > 10*time.Minute })
+	// until the look that was asked for is over: it counts failures anew
+	until(t, "it waits", func() bool {
+		f := g.m.host(h.origin())
+		f.mu.Lock()
+		failures := f.row.Failures
+		f.mu.Unlock()
+		return failures == 1 && wait(g.m.o.Now()) > 10*time.Minute
+	})
 	g.stop()
 	asked := h.total()
 	g = start(t, st, impatient)

@@ -141,6 +141,13 @@ func TestHeadsOverARotation(t *testing.T) {
 	if v := deliver(late.m, "x", relayMessage(far, nil)); v != Accept {
 		t.Fatal(v)
 	}
+	until(t, "nobody has what it says", func() bool { // what is asked for from here on is asked for the new key
+		f := late.m.host(h.origin())
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		v := f.rooms["room"]
+		return v.failures > 0 && !v.busy
+	})
 	h.rotate(late, 5, true)
 	h.rotate(early, 5, false)
 	if v := deliver(late.m, "x", relayMessage(h.signAs(5, s, 5), s.texts()[3:5])); v != Accept {

@@ -144,9 +144,7 @@ func (h *soakHost) tell(lie int) {
 	case lieTamper:
 		h.other = s.cut(len(s.recs))
 		h.other.say(member, "what was said")
-		texts := tamper(h.other.texts(), len(s.recs), "what was said", "what was not")
-		h.put(h.other)
-		h.set(func() { h.rooms[s.id].texts = texts })
+		h.putAs(h.other, tamper(h.other.texts(), len(s.recs), "what was said", "what was not"))
 	case lieBehind:
 		h.put(s.cut(len(s.recs) - 4))
 	}
@@ -262,7 +260,7 @@ func TestSoak(t *testing.T) {
 	}
 	for _, h := range hosts {
 		if h.lie < 0 {
-			untilWithin(t, time.Minute, h.liar.id+" is held", func() bool { return g.row(h.fakeHost, h.liar.id).Seq == int64(len(h.liar.recs)) })
+			until(t, h.liar.id+" is held", func() bool { return g.row(h.fakeHost, h.liar.id).Seq == int64(len(h.liar.recs)) })
 			h.tell(rng.IntN(lieKinds))
 		}
 	}
@@ -270,7 +268,7 @@ func TestSoak(t *testing.T) {
 	for _, h := range hosts {
 		for _, s := range h.honest {
 			last := s.recs[len(s.recs)-1]
-			untilWithin(t, time.Minute, fmt.Sprintf("%s holds all %d records and nothing is wrong with it", s.id, last.Seq), func() bool {
+			until(t, fmt.Sprintf("%s holds all %d records and nothing is wrong with it", s.id, last.Seq), func() bool {
 				row := g.row(h.fakeHost, s.id)
 				return row.Seq == last.Seq && row.Hash == last.Hash && row.EffectiveVerdict() == replica.Verified && row.State == replica.Following && row.Reason == ""
 			})
@@ -279,7 +277,7 @@ func TestSoak(t *testing.T) {
 		lied[h.lie]++
 		var what string
 		ok := false
-		limit := time.Now().Add(time.Minute)
+		limit := time.Now().Add(patience)
 		for !ok && time.Now().Before(limit) {
 			<-tick.C
 			ok, what = h.named(g)
@@ -288,7 +286,7 @@ func TestSoak(t *testing.T) {
 			t.Errorf("lie %d about %s is not named: %s", h.lie, h.liar.id, what)
 		}
 	}
-	untilWithin(t, time.Minute, "all hosts are followed", func() bool {
+	until(t, "all hosts are followed", func() bool {
 		return !slices.ContainsFunc(g.m.Hosts(), func(s HostStatus) bool { return s.State != Following })
 	})
 	end := heap() - uint64(said*perRecord)
@@ -306,7 +304,7 @@ func TestSoak(t *testing.T) {
 		t.Fatal(err)
 	}
 	http.DefaultClient.CloseIdleConnections()
-	limit := time.Now().Add(30 * time.Second)
+	limit := time.Now().Add(patience)
 	for runtime.NumGoroutine() > goroutines || files(t) > open {
 		if time.Now().After(limit) {
 			var all strings.Builder

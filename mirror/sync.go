@@ -69,7 +69,7 @@ func (h *host) sync(ctx context.Context, v *roomView, l listedRoom) error {
 			next = nil
 		}
 		n, bad, err := h.take(ctx, v, page.recs)
-		if r = h.replicaOf(v); n > 0 {
+		if r = h.replicaOf(v); n > 0 && r != nil { // nil: forgotten by the operator meanwhile
 			h.m.o.Changed(r)
 			poke(h.stir)
 		}
@@ -256,6 +256,10 @@ func (h *host) take(ctx context.Context, v *roomView, page []checked) (n int, ba
 			return 0, bad, err
 		}
 		h.switchTo(v, r)
+		if _, ok := h.m.o.Replicas.GetKey(r.Key); !ok { // forgotten by the operator meanwhile
+			h.switchTo(v, nil)
+			return 0, nil, stuck("the room was forgotten while it was copied")
+		}
 		n, page = 1, page[1:]
 	}
 	before := r.Row()
@@ -306,7 +310,13 @@ func (h *host) create(v *roomView, c checked, packs map[string]*types.Pack) (*re
 	row := replica.Row{State: replica.Following, CopiedAt: h.m.o.Now()}
 	h.m.count(&row, verdict)
 	done := make(chan error, 1)
-	r, err := h.m.o.Replicas.Create(h.origin, c.rec, ch, row, nil, func(err error) { done <- err })
+	var r *replica.Replica
+	reason, stopped := h.m.keepings.unless(h.origin, v.id, func() {
+		r, err = h.m.o.Replicas.Create(h.origin, c.rec, ch, row, nil, func(err error) { done <- err })
+	})
+	if stopped {
+		return nil, nil, stuck(reason)
+	}
 	if err == nil {
 		err = <-done
 	}

@@ -150,9 +150,10 @@ func TestViaOptions(t *testing.T) {
 	}
 	g.stop()
 	g = start(t, st, nil)
-	g.m.mu.Lock()
-	row := g.m.hosts[h.origin()].row
-	g.m.mu.Unlock()
+	x := g.m.host(h.origin())
+	x.mu.Lock()
+	row := x.row
+	x.mu.Unlock()
 	if len(row.Via) != 1 || row.Via[0] != "http://127.0.0.1:3/a" {
 		t.Errorf("after a restart: %+v", row)
 	}
