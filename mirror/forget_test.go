@@ -13,7 +13,7 @@ func TestForgetWhileItIsCopied(t *testing.T) {
 	h := newFakeHost(t)
 	h.pageSize = 3
 	var stories []*story
-	for i := range 60 {
+	for i := range 30 {
 		stories = append(stories, talk(t, fmt.Sprintf("room-%02d", i), 8))
 	}
 	h.put(stories...)
@@ -22,8 +22,8 @@ func TestForgetWhileItIsCopied(t *testing.T) {
 		o.Changed = func(r *replica.Replica) { _ = r.Row() } // it is told of rooms that there are
 	}).follow(h)
 	held := func() int { return len(g.set.Of(h.origin())) }
-	for n := range 8 {
-		until(t, "some rooms are held", func() bool { return held() > 5*n })
+	for n := range 5 {
+		until(t, "some rooms are held", func() bool { return held() > 3*n })
 		if f, err := g.m.Forget(h.origin(), true); err != nil || f.Rooms == 0 {
 			t.Fatalf("%+v, %v", f, err)
 		}
