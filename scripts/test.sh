@@ -67,10 +67,10 @@ step build
 scripts/build.sh
 
 step go test -race
-go test -race -timeout 20m ./...
+go test -race -timeout 40m ./...
 go test -timeout 20m -tags force32bit -run 'Signature|Order|Point|Known|Scalar' ./adp # the arithmetic of browsers
 go test -timeout 20m -count 1 -run '^TestHostileRoom$' ./internal/page
-SOAK=${SOAK:-30s} go test -race -timeout 20m -count 1 -run '^TestSoak$' ./mirror
+SOAK=${SOAK:-30s} go test -race -timeout 40m -count 1 -run '^TestSoak$' ./mirror
 
 step "interop: witnesses that others wrote cosign our log"
 status=0
