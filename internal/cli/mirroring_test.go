@@ -15,7 +15,7 @@ import (
 // --watch shows the status again and again, with how a backfill goes, until it is
 // interrupted.
 func TestStatusWatch(t *testing.T) {
-	data := t.TempDir()
+	data := shortFolder(t)
 	socket, err := daemon.AdminSocket(data)
 	if err != nil {
 		t.Fatal(err)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"os"
 	"path/filepath"
 	"regexp"
 	"strconv"
@@ -136,9 +137,20 @@ func TestOperatorScripts(t *testing.T) {
 	})
 }
 
+// shortFolder is a data folder whose path leaves room for a socket, wherever temporary files are.
+func shortFolder(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("/tmp", "witan-cli-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	return dir
+}
+
 // A daemon that works for long is not taken for one that does not run.
 func TestOperatorTellsOfASlowDaemon(t *testing.T) {
-	data := t.TempDir()
+	data := shortFolder(t)
 	socket, err := daemon.AdminSocket(data)
 	if err != nil {
 		t.Fatal(err)
@@ -154,8 +166,10 @@ func TestOperatorTellsOfASlowDaemon(t *testing.T) {
 	if err := l.Close(); err != nil {
 		t.Fatal(err)
 	}
-	_, err = operatorWithin(t.Context(), time.Minute, data, "GET", "/mirror/status", nil)
-	if err == nil || !strings.Contains(err.Error(), "witan serve --data "+data) {
-		t.Errorf("%v", err)
+	for _, data := range []string{data, filepath.Join(data, strings.Repeat("long", 30))} {
+		_, err = operatorWithin(t.Context(), time.Minute, data, "GET", "/mirror/status", nil)
+		if err == nil || !strings.Contains(err.Error(), "witan serve --data "+data) {
+			t.Errorf("%v", err)
+		}
 	}
 }
