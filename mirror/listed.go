@@ -294,28 +294,19 @@ func (m *Mirror) unlist(origin, roomID string) {
 func (h *host) delist(id string) error {
 	h.meta.Lock()
 	defer h.meta.Unlock()
-	var gone []string
-	h.mu.Lock()
-	for one := range h.listed {
-		if id == "" || id == one {
-			gone = append(gone, one)
-		}
-	}
-	h.mu.Unlock()
-	return h.keepListed(&fresh{}, gone, 0)
+	return h.keepListed(&fresh{}, h.onlyListed(id), 0)
 }
 
-// countListed counts the rooms that delist lets go of.
-func (h *host) countListed(id string) int64 {
+// onlyListed names the rooms that delist lets go of.
+func (h *host) onlyListed(id string) (ids []string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if id == "" {
-		return int64(len(h.listed))
+	for one := range h.listed {
+		if id == "" || id == one {
+			ids = append(ids, one)
+		}
 	}
-	if _, ok := h.listed[id]; ok {
-		return 1
-	}
-	return 0
+	return ids
 }
 
 // eachListed reads what is stored of the rooms that a host, or all for "", lists.

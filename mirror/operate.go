@@ -283,7 +283,7 @@ func (m *Mirror) Forget(name string, do bool) (out Forgotten, err error) {
 	}
 	h := m.host(origin)
 	if h != nil { // before the decision: a look lets go of them from then on
-		out.Listed = h.countListed(roomID)
+		out.Listed = int64(len(h.onlyListed(roomID)))
 	}
 	if do { // on disk first: what a crash leaves is dropped at the next start
 		if err := m.decide(origin, roomID, func(k *keeping) { k.Forgotten = true }); err != nil {

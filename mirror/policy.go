@@ -150,12 +150,7 @@ func (m *Mirror) say(origin, roomID string, change func(*keeping)) (changed bool
 
 // stopped says why a room is not copied now.
 func (m *Mirror) stopped(origin, roomID string) (reason string, yes bool) {
-	for _, k := range m.keepings.both(origin, roomID) {
-		if reason, yes = k.stops(); yes {
-			return reason, true
-		}
-	}
-	return "", false
+	return m.keepings.unless(origin, roomID, func() {})
 }
 
 // unless does something about a room as long as nothing stops its copying. Whoever says

@@ -168,7 +168,7 @@ func (m *Mirror) serveRooms(w http.ResponseWriter, req *http.Request) error {
 	now := m.o.Now()
 	var list []entry
 	for _, r := range m.o.Replicas.Of(origin) {
-		if served, ok := m.o.Replicas.Get(origin, r.RoomID); !ok || served != r || r.Row().Seq == 0 {
+		if m.verified(origin, r.RoomID) != r {
 			continue
 		}
 		if _, hidden := m.Hidden(r); hidden {

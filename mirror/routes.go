@@ -96,8 +96,8 @@ func (m *Mirror) room(req *http.Request) (*served, error) {
 		return nil, err
 	}
 	id := req.PathValue("room_id")
-	r, ok := m.o.Replicas.Get(origin, id)
-	if !ok || r.Row().Seq == 0 {
+	r := m.verified(origin, id)
+	if r == nil {
 		return nil, adp.Errorf(adp.RoomNotFound, "this mirror of %s has no such room", origin)
 	}
 	return &served{m, r, base, m.RoomURL(origin, id)}, nil
